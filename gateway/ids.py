@@ -1,0 +1,13 @@
+"""Identifiers that sort by time (UUIDv7, RFC 9562 section 5.7)."""
+
+import os
+import time
+
+
+def new_id() -> str:
+    """32 hex digits: 48 bits of milliseconds, then 74 random bits around version and variant."""
+    milliseconds = time.time_ns() // 1_000_000
+    random = int.from_bytes(os.urandom(10), "big")
+    high = (milliseconds << 16) | 0x7000 | (random >> 68)
+    low = (0b10 << 62) | (random & ((1 << 62) - 1))
+    return f"{high:016x}{low:016x}"

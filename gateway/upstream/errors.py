@@ -1,0 +1,31 @@
+"""Why an upstream gave no usable answer. All are retried on another candidate, as long as no byte has left.
+
+UpstreamFailure (code, retryable)
+├── ConnectFailure      refused, unreachable, TLS, DNS
+├── TimeoutFailure      connect, first token, between tokens, whole: `phase` says which
+└── ProtocolFailure     reset, half-closed, garbage, oversize, a stream that ended without an end
+"""
+
+from typing import Literal
+
+Phase = Literal["connect", "first_token", "idle", "total"]
+
+
+class UpstreamFailure(Exception):
+    code: str = "upstream_error"
+
+
+class ConnectFailure(UpstreamFailure):
+    code = "connect_error"
+
+
+class TimeoutFailure(UpstreamFailure):
+    code = "timeout"
+
+    def __init__(self, phase: Phase, seconds: float) -> None:
+        super().__init__(f"no answer within {seconds:g} s ({phase})")
+        self.phase = phase
+
+
+class ProtocolFailure(UpstreamFailure):
+    code = "protocol_error"

@@ -1,0 +1,72 @@
+"""The one interface of everything that can answer: the bundled engine, the bundled embedder, an HTTP provider.
+
+Answers are OpenAI's own JSON, as bytes: what passes through from a provider passes unchanged.
+"""
+
+from collections.abc import AsyncIterator
+from typing import Literal, Protocol
+
+import msgspec
+
+from gateway.wire.inference import Inference
+
+Endpoint = Literal["chat.completions", "completions", "embeddings"]
+
+
+class Outbound(msgspec.Struct, frozen=True, kw_only=True):
+    """One request to one backend."""
+
+    request_id: str
+    inference: Inference  # parsed and raw; the backend splices `model` (and `stream_options`) into the raw bytes
+    upstream_model: str
+    cache_salt: str = ""
+    fairness_key: str = ""
+
+
+class Reply:
+    """What a backend answered, headers first.
+
+    Either `body` is the whole answer, or `events` yields lists of SSE data payloads (bytes without "data: "), as many
+    as arrived together, `b"[DONE]"` among them when the backend sent it. `aclose` frees the connection or the
+    sequence, may be called at any time and more than once.
+    """
+
+    __slots__ = ("_close", "body", "events", "headers", "status")
+
+    def __init__(
+        self,
+        status: int,
+        *,
+        headers: tuple[tuple[str, str], ...] = (),
+        body: bytes | None = None,
+        events: AsyncIterator[list[bytes]] | None = None,
+        close: "Closer | None" = None,
+    ) -> None:
+        self.status = status
+        self.headers = headers  # lower-case names, hop-by-hop ones and content-encoding already taken out
+        self.body = body
+        self.events = events
+        self._close = close
+
+    async def aclose(self) -> None:
+        close, self._close = self._close, None
+        if close is not None:
+            await close()
+
+
+class Closer(Protocol):
+    async def __call__(self) -> None: ...
+
+
+class Backend(Protocol):
+    """`send` returns at the answer's headers. Cancelling it, or closing the reply, stops the work.
+
+    Raises UpstreamFailure (gateway.upstream.errors) when no answer came, or an ApiError when the request itself can't
+    be served here (the bundled engine's context is too short, say).
+    """
+
+    name: str
+
+    async def send(self, outbound: Outbound) -> Reply: ...
+
+    async def aclose(self) -> None: ...

@@ -1,0 +1,58 @@
+"""One inference request, whatever its endpoint: a typed view for us, and the client's bytes for everybody else.
+
+Only what cache, router, limits and the bundled engine need is typed; all other fields stay in `raw` and `fields`.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """A chat message. `content` keeps the client's shape: text, parts or null."""
+
+    role: str
+    content: str | list[dict[str, Any]] | None = None
+    name: str | None = None
+    tool_calls: list[dict[str, Any]] | None = None
+    tool_call_id: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The text of a string or of all text parts, in order."""
+        if isinstance(self.content, str):
+            return self.content
+        parts = self.content or []
+        return "\n".join(part["text"] for part in parts if isinstance(part.get("text"), str))
+
+
+class Inference(msgspec.Struct, frozen=True, kw_only=True):
+    endpoint: Literal["chat.completions", "completions", "embeddings"]
+    raw: bytes
+    fields: dict[str, msgspec.Raw]  # every top-level field of the body, undecoded, in the client's order
+    model: str
+    stream: bool = False
+    include_usage: bool = False
+    messages: tuple[Message, ...] = ()  # chat
+    prompts: tuple[str | list[int], ...] = ()  # completions, embeddings: one for each answer wanted
+    max_tokens: int | None = None  # max_completion_tokens, else max_tokens
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None  # ours and most engines'
+    seed: int | None = None
+    n: int = 1
+    stop: tuple[str, ...] = ()
+    ignore_eos: bool = False
+    echo: bool = False
+    encoding_format: Literal["float", "base64"] = "float"
+    dimensions: int | None = None
+    user: str | None = None
+    tools: list[dict[str, Any]] | None = None
+    needs: frozenset[str] = frozenset()  # "tools", "images", "json_schema", "json_object", "logprobs", "audio", ...
+
+    @property
+    def last_user_text(self) -> str:
+        for message in reversed(self.messages):
+            if message.role == "user":
+                return message.text
+        return ""

@@ -1,0 +1,1 @@
+"""Alembic revisions: the tables, and the SQL views that dashboards read."""
