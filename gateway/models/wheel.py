@@ -73,9 +73,9 @@ def _models_in(names: Iterable[str]) -> list[str]:
 
 
 def _choices(label: str, models: list[str]) -> str:
-    return (
-        "choose one: " + ", ".join(f"pypi:{label}#{model}" for model in models) if models else "nothing to choose from"
-    )
+    if not models:
+        return "there is nothing to choose from"
+    return "choose one: " + ", ".join(f"pypi:{label}#{model}" for model in models)
 
 
 def _refuse_escape(name: str, label: str) -> None:
