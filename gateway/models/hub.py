@@ -32,7 +32,8 @@ def fetch_repository(name: str, revision: str, path: str, folder: Path, progress
     except (HfHubHTTPError, OfflineModeIsEnabled, OSError) as error:
         raise ModelSourceError(f"{label}: the Hugging Face Hub did not give it: {_first_line(error)}") from error
     except Exception as error:
-        if type(error).__module__.partition(".")[0] in ("httpx", "httpcore", "requests"):
+        # Which HTTP library the Hub's client uses, and so what its connection errors are, changes with its version.
+        if type(error).__module__.partition(".")[0] in ("httpx", "httpx2", "httpcore", "requests"):
             raise ModelSourceError(f"{label}: the Hugging Face Hub is out of reach: {_first_line(error)}") from error
         raise
 

