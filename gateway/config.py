@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from gateway.config_check import ConfigError, complain_about_unknown_keys, explain
+from gateway.config_check import ConfigError, complain_about_unknown_keys, convert, suggest
 
 Positive = Annotated[float, Meta(gt=0)]
 PositiveInt = Annotated[int, Meta(gt=0)]
@@ -171,18 +171,13 @@ def parse(raw: bytes, source: str = "config.toml") -> Config:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError([f"{source}: not valid TOML: {error}"]) from error
     complain_about_unknown_keys(tree, Config, hidden=("hash",))
-    try:
-        config = msgspec.convert(tree | {"hash": hashlib.sha256(raw).hexdigest()[:16]}, Config)
-    except msgspec.ValidationError as error:
-        raise ConfigError([explain(error)]) from error
+    config = convert(tree | {"hash": hashlib.sha256(raw).hexdigest()[:16]}, Config)
     _check_references(config)
     return config
 
 
 def _check_references(config: Config) -> None:
     """Names that point at each other must meet."""
-    from gateway.config_check import suggest
-
     faults: list[str] = []
 
     def unique(what: str, names: list[str]) -> None:
@@ -216,6 +211,8 @@ def _check_references(config: Config) -> None:
         if name and name not in tiers:
             faults.append(f"{where}: no tier named {name!r}{suggest(name, tiers)}")
     if config.baseline_model and config.baseline_model not in models:
-        faults.append(f"baseline_model: no model named {config.baseline_model!r}{suggest(config.baseline_model, models)}")
+        faults.append(
+            f"baseline_model: no model named {config.baseline_model!r}{suggest(config.baseline_model, models)}"
+        )
     if faults:
         raise ConfigError(faults)

@@ -3,9 +3,11 @@
 import difflib
 import typing
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
+
+Struct = TypeVar("Struct", bound=msgspec.Struct)
 
 
 class ConfigError(Exception):
@@ -21,13 +23,33 @@ def suggest(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-def explain(error: msgspec.ValidationError) -> str:
+def convert(tree: dict[str, Any], struct: type[Struct]) -> Struct:
+    """The tree as a struct, or ConfigError with the path of the first fault."""
+    try:
+        return msgspec.convert(tree, struct)
+    except msgspec.ValidationError as error:
+        raise ConfigError([_explain(error, tree, struct)]) from error
+
+
+def _explain(error: msgspec.ValidationError, tree: dict[str, Any], struct: type[msgspec.Struct]) -> str:
     """msgspec's "... - at `$.cache.ttl_s`" with the path in front, as a person would write it."""
     message, _, path = str(error).partition(" - at `$.")
-    return f"{path.rstrip('`')}: {message}" if path else message
+    path = path.rstrip("`")
+    table = path.partition("[...]")[0]
+    if "[...]" in path and isinstance(tree.get(table), dict):  # msgspec does not say which key: try them one by one
+        for key, value in tree[table].items():
+            try:
+                msgspec.convert(tree | {table: {key: value}}, struct)
+            except msgspec.ValidationError as same:
+                if str(same) == str(error):
+                    path = path.replace("[...]", f".{key}", 1)
+                    break
+    return f"{path}: {message}" if path else message
 
 
-def complain_about_unknown_keys(tree: dict[str, Any], struct: type[msgspec.Struct], hidden: tuple[str, ...] = ()) -> None:
+def complain_about_unknown_keys(
+    tree: dict[str, Any], struct: type[msgspec.Struct], hidden: tuple[str, ...] = ()
+) -> None:
     """Raises ConfigError naming every key that no struct knows."""
     faults: list[str] = []
     _walk(tree, struct, "", faults, hidden)

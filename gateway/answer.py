@@ -1,0 +1,80 @@
+"""Answers as ASGI applications: the handler returns one, Litestar calls it. Knows headers and bytes, not what they say.
+
+Litestar's own Response and Stream cost more than the rest of the framework together; these send the two or three
+messages that an answer needs, and keep the connection's end in our hands.
+"""
+
+from collections.abc import AsyncGenerator, Iterable
+from typing import Any, Protocol
+
+from gateway.departure import Departure
+from gateway.errors import ApiError, ClientClosedRequest
+
+Headers = list[tuple[bytes, bytes]]
+
+JSON = (b"content-type", b"application/json")
+EVENT_STREAM = (b"content-type", b"text/event-stream; charset=utf-8")
+
+
+def encode_headers(pairs: Iterable[tuple[str, str]]) -> Headers:
+    """Header values as latin-1; what HTTP can't carry (line breaks, other scripts) becomes a question mark."""
+    return [(name.encode("ascii"), _clean(value)) for name, value in pairs]
+
+
+def _clean(value: str) -> bytes:
+    if value.isascii() and value.isprintable():
+        return value.encode("ascii")
+    return "".join(c if c.isprintable() else "?" for c in value).encode("ascii", "replace")
+
+
+class Answer:
+    """A whole answer."""
+
+    __slots__ = ("body", "headers", "status")
+
+    def __init__(self, body: bytes, *, status: int = 200, headers: Headers | None = None) -> None:
+        self.body = body
+        self.status = status
+        self.headers = headers if headers is not None else []
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        length = (b"content-length", b"%d" % len(self.body))
+        await send({"type": "http.response.start", "status": self.status, "headers": [JSON, length, *self.headers]})
+        await send({"type": "http.response.body", "body": self.body, "more_body": False})
+
+
+def error_answer(error: ApiError, headers: Headers | None = None) -> Answer:
+    return Answer(
+        error.encode(), status=error.status, headers=[*(headers or []), *encode_headers(error.headers.items())]
+    )
+
+
+class Source(Protocol):
+    """A stream of bytes that is told how it ended: `events` runs to its end, or is closed when the client leaves."""
+
+    def events(self) -> AsyncGenerator[bytes, None]: ...
+
+
+class StreamAnswer:
+    """Server-sent events from a source, relayed as they come."""
+
+    __slots__ = ("headers", "source")
+
+    def __init__(self, source: Source, headers: Headers) -> None:
+        self.source = source
+        self.headers = headers
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        no_buffering = ((b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no"))
+        headers = [EVENT_STREAM, *no_buffering, *self.headers]
+        events = self.source.events()
+        try:
+            async with Departure(receive):
+                await send({"type": "http.response.start", "status": 200, "headers": headers})
+                async for piece in events:
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except ClientClosedRequest:
+            pass  # nobody is there to be told; the source keeps its own books
+        finally:
+            await events.aclose()

@@ -1,0 +1,25 @@
+"""Liveness, readiness and Prometheus metrics; none of them asks for a key, calls a model or costs anything."""
+
+from typing import Any
+
+from litestar import Request, Response, get
+
+PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@get("/health/live")
+async def live() -> dict[str, str]:
+    return {"status": "ok"}
+
+
+@get("/health/ready")
+async def ready(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
+    """200 once models are loaded and keys known. A lost database or Redis degrades, and is said, but does not unready."""
+    house = request.app.state.house
+    parts = house.condition()
+    return Response({"status": "ok" if house.ready else "starting", **parts}, status_code=200 if house.ready else 503)
+
+
+@get("/metrics")
+async def metrics(request: Request[Any, Any, Any]) -> Response[bytes]:
+    return Response(request.app.state.house.metrics.exposition(), media_type=PROMETHEUS)

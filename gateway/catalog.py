@@ -1,0 +1,114 @@
+"""Which model names exist, who serves each, and the router's policy over them. Rebuilt whole when the config changes."""
+
+import fnmatch
+from collections.abc import Mapping
+
+from gateway.config import Config, ModelConfig
+from gateway.errors import NotFoundError
+from gateway.upstream.attempts import Deployment
+from gateway.upstream.types import Backend
+from routing.types import Candidate, Policy, Rule, Tier
+
+AUTO = "auto"
+
+
+class Catalog:
+    """Models by exact name first, then by glob in the config's order."""
+
+    def __init__(self, config: Config, backends: Mapping[str, Backend], contexts: Mapping[str, int]) -> None:
+        """`backends` by provider or engine name; `contexts`: an engine's context length in tokens, by its name."""
+        self._exact = {model.name: model for model in config.model if not model.is_glob}
+        self._globs = [model for model in config.model if model.is_glob]
+        self._backends = backends
+        self._contexts = contexts
+        self._key_variables = {p.name: p.api_key_env for p in config.provider if not p.usable}
+        self._deployments: dict[str, Deployment] = {}
+        self.tier_of = {model: name for name, tier in reversed(config.tier.items()) for model in tier.models}
+        self.tiers = {name: tier.models for name, tier in config.tier.items()}
+        self.policy = self._policy(config)
+
+    def model(self, name: str, kind: str) -> ModelConfig:
+        """The configured model behind a name that a client used, or NotFoundError."""
+        model = self._exact.get(name) or next((m for m in self._globs if fnmatch.fnmatchcase(name, m.name)), None)
+        if model is None:
+            raise NotFoundError(
+                f"The model '{name}' does not exist or you do not have access to it.",
+                param="model",
+                code="model_not_found",
+            )
+        if (model.kind == "embedding") != (kind == "embedding"):
+            wanted = "an embedding model" if kind == "embedding" else "a chat model"
+            raise NotFoundError(f"The model '{name}' is not {wanted}.", param="model", code="model_not_found")
+        if variable := self.missing_key(name):
+            message = f"The model '{name}' has no key for its provider '{model.provider}': set {variable}."
+            raise NotFoundError(message, param="model", code="model_not_found")
+        return model
+
+    def missing_key(self, name: str) -> str | None:
+        """The environment variable that would make this model usable; None when it is usable."""
+        model = self._exact.get(name)
+        return self._key_variables.get(model.provider) if model else None
+
+    def deployment(self, name: str) -> Deployment:
+        """`name` as a client wrote it; kept, so that a breaker's memory lasts."""
+        known = self._deployments.get(name)
+        if known is not None:
+            return known
+        model = self._exact.get(name) or next(m for m in self._globs if fnmatch.fnmatchcase(name, m.name))
+        server = model.engine or model.provider
+        deployment = Deployment(
+            model=name,
+            provider=server,
+            backend=self._backends[server],
+            upstream_model=model.upstream_name or name,
+            max_retries=self._max_retries(server),
+        )
+        if not model.is_glob:  # a client must not grow our memory by inventing names
+            self._deployments[name] = deployment
+        return deployment
+
+    def _max_retries(self, server: str) -> int:
+        return self._retries.get(server, 0)
+
+    def listing(self) -> list[tuple[str, str]]:
+        """What a client may ask for, with who serves it, `auto` first; globs stand for names we can't list."""
+        models = [(m.name, m.engine or m.provider) for m in self._exact.values() if self.missing_key(m.name) is None]
+        return [(AUTO, "tollhouse"), *models] if self.tiers else models
+
+    def _policy(self, config: Config) -> Policy | None:
+        self._retries = {provider.name: provider.max_retries for provider in config.provider}
+        if not config.tier:
+            return None
+        usable = {
+            name: tuple(model for model in tier.models if self.missing_key(model) is None)
+            for name, tier in config.tier.items()
+        }
+        router = config.router
+        default = router.default_tier or next(iter(config.tier))
+        return Policy(
+            tiers=tuple(
+                Tier(name=name, models=usable[name], tasks=tier.tasks, min_probability=tier.min_probability)
+                for name, tier in config.tier.items()
+            ),
+            candidates={model: self._candidate(model) for models in usable.values() for model in models},
+            default_tier=default,
+            fallback_tier=router.fallback_tier or default,
+            quality=router.quality,
+            min_confidence=router.min_confidence,
+            rules=tuple(
+                Rule(
+                    tier=rule.tier,
+                    name=rule.name,
+                    task=rule.task,
+                    contains=rule.contains,
+                    min_prompt_tokens=rule.min_prompt_tokens,
+                    max_prompt_tokens=rule.max_prompt_tokens,
+                )
+                for rule in router.rules
+            ),
+        )
+
+    def _candidate(self, name: str) -> Candidate:
+        model = self._exact[name]
+        context = model.context_tokens or self._contexts.get(model.engine)
+        return Candidate(model=name, capabilities=frozenset(model.capabilities), context_tokens=context)

@@ -1,0 +1,10 @@
+"""Nano-dollars in, text out. Money is an integer everywhere else."""
+
+NANO = 1_000_000_000
+
+
+def dollars(nanousd: int) -> str:
+    """Exact decimal dollars without an exponent: 1234 is "0.000001234", two billion is "2.0"."""
+    sign, amount = ("-", -nanousd) if nanousd < 0 else ("", nanousd)
+    whole, fraction = divmod(amount, NANO)
+    return f"{sign}{whole}.{f'{fraction:09d}'.rstrip('0') or '0'}"

@@ -1,0 +1,100 @@
+"""One request on its way through the gate: what is known about it so far. Decides nothing."""
+
+import time
+from dataclasses import dataclass, field
+
+import msgspec
+
+from gateway.ids import new_id
+from gateway.ledger.records import AttemptRecord, DecisionRecord, RequestRecord
+from gateway.question import NO_DIRECTIVES, Directives
+from gateway.tenants.limits import Ticket
+from gateway.tenants.types import Principal
+from gateway.wire.inference import Inference
+from routing.types import Decision
+from semcache.types import Lookup, Question, Vector
+
+NOT_ASKED = Lookup(outcome="bypass", reason="not-asked")
+
+
+@dataclass(slots=True)
+class Passage:
+    principal: Principal
+    inference: Inference
+    config_hash: str
+    ticket: Ticket
+    namespace: str | None = None
+    tier_wanted: str | None = None  # by header
+    directives: Directives = NO_DIRECTIVES
+    id: str = field(default_factory=new_id)
+    started_at: float = field(default_factory=time.time)
+    started_ns: int = field(default_factory=time.perf_counter_ns)
+    question: Question | None = None
+    lookup: Lookup = NOT_ASKED
+    embedding: Vector | None = None  # of the question, computed once for cache and router
+    decision: Decision | None = None
+    attempts: list[AttemptRecord] = field(default_factory=list)  # closed ones, in order
+    first_token_ns: int | None = None
+    served_model: str | None = None  # whose answer is on its way
+    num_attempts: int = 0  # opened so far
+    record: RequestRecord | None = None  # once finished
+
+    @property
+    def latency_ms(self) -> float:
+        return (time.perf_counter_ns() - self.started_ns) / 1e6
+
+    @property
+    def ttft_ms(self) -> float | None:
+        return None if self.first_token_ns is None else (self.first_token_ns - self.started_ns) / 1e6
+
+    def note_first_token(self) -> None:
+        if self.first_token_ns is None:
+            self.first_token_ns = time.perf_counter_ns()
+
+    @property
+    def question_text(self) -> str:
+        """What cache and router read: the user's own last turn, or the prompt."""
+        if self.inference.endpoint == "chat.completions":
+            return self.inference.last_user_text
+        prompt = self.inference.prompts[0]
+        return prompt if isinstance(prompt, str) else ""
+
+    def opening(self) -> RequestRecord:
+        """The request as the journal notes it before an attempt is dispatched."""
+        lookup, decision = self.lookup, self.decision
+        return RequestRecord(
+            id=self.id,
+            tenant_id=self.principal.tenant.id,
+            key_id=self.principal.key.id,
+            endpoint=self.inference.endpoint,
+            requested_model=self.inference.model,
+            started_at=self.started_at,
+            tier=decision.tier if decision else None,
+            stream=self.inference.stream,
+            cache=lookup.outcome,
+            cache_reason=lookup.reason,
+            similarity=lookup.similarity,
+            route_reason=decision.reason if decision else "",
+            namespace=self.namespace,
+            user=self.inference.user,
+            config_hash=self.config_hash,
+        )
+
+    def decision_record(self) -> DecisionRecord | None:
+        """What cache and router may learn from later, as far as the tenant lets it be kept."""
+        capture = self.principal.tenant.capture
+        decision = self.decision
+        if capture == "off" or decision is None:
+            return None
+        embedding = self.embedding
+        signals = decision.signals
+        return DecisionRecord(
+            request_id=self.id,
+            tier=decision.tier,
+            reason=decision.reason,
+            confidence=decision.confidence,
+            task=signals.task,
+            signals=msgspec.json.encode(signals),
+            embedding=None if embedding is None else embedding.astype("<f2").tobytes(),
+            text=self.question_text if capture == "text" else None,
+        )

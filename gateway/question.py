@@ -1,0 +1,109 @@
+"""What a request asks, as the cache sees it: which fields make the partition, and whether it may be cached at all.
+
+Everything that can change the answer separates: unknown fields too. Only what provably can't is left out.
+"""
+
+import msgspec
+
+from gateway.wire.inference import Inference, Message
+from semcache.key import digest
+from semcache.types import Question
+
+NEUTRAL_FIELDS = frozenset(
+    # They say how the answer travels or who asks, never what it says.
+    (
+        "messages",
+        "prompt",
+        "stream",
+        "stream_options",
+        "user",
+        "metadata",
+        "store",
+        "safety_identifier",
+        "prompt_cache_key",
+    )
+)
+DEFAULTS: dict[str, tuple[bytes, ...]] = {
+    # A field at its default is the same request as one without the field.
+    "temperature": (b"1", b"1.0", b"null"),
+    "top_p": (b"1", b"1.0", b"null"),
+    "n": (b"1", b"null"),
+    "stop": (b"null", b"[]"),
+    "presence_penalty": (b"0", b"0.0", b"null"),
+    "frequency_penalty": (b"0", b"0.0", b"null"),
+    "logit_bias": (b"null", b"{}"),
+    "logprobs": (b"false", b"null"),
+    "seed": (b"null",),
+    "max_tokens": (b"null",),
+    "max_completion_tokens": (b"null",),
+    "response_format": (b"null", b'{"type":"text"}', b'{"type": "text"}'),
+    "tools": (b"null", b"[]"),
+    "tool_choice": (b"null",),
+}
+
+
+class Directives(msgspec.Struct, frozen=True):
+    """What the client's cache-control header wants (RFC 9111, section 5.2.1)."""
+
+    no_store: bool = False
+    no_cache: bool = False
+    only_if_cached: bool = False
+    max_age_s: float | None = None
+
+    @classmethod
+    def parse(cls, header: str | None) -> "Directives":
+        if not header:
+            return NO_DIRECTIVES
+        names = [part.strip().lower() for part in header.split(",")]
+        ages = [name[8:] for name in names if name.startswith("max-age=") and name[8:].isdigit()]
+        return cls(
+            "no-store" in names, "no-cache" in names, "only-if-cached" in names, float(ages[0]) if ages else None
+        )
+
+
+NO_DIRECTIVES = Directives()
+
+
+def why_not_cacheable(inference: Inference, max_temperature: float) -> str | None:
+    """A reason code when this request may neither be answered from the cache nor stored."""
+    if inference.endpoint == "embeddings":
+        return "embeddings"
+    if inference.temperature is not None and inference.temperature > max_temperature:
+        return "temperature"
+    if inference.endpoint == "completions" and len(inference.prompts) != 1:
+        return "many-prompts"
+    return None
+
+
+def ask(inference: Inference, *, owner: tuple[str, ...], bounds: str | None) -> Question:
+    """`owner` is who may share answers (tenant, namespace); `bounds` what narrows `auto` (a tier asked for)."""
+    shaping = {
+        name: msgspec.json.decode(value)
+        for name, value in inference.fields.items()
+        if name not in NEUTRAL_FIELDS and bytes(value) not in DEFAULTS.get(name, ())
+    }
+    last, history = _last_turn(inference)
+    partition = digest(owner, inference.endpoint, bounds, shaping, history)
+    return Question(partition=partition, exact_key=digest(partition.hex(), last), text=_semantic_text(inference))
+
+
+def _last_turn(inference: Inference) -> tuple[object, list[object]]:
+    if inference.endpoint == "completions":
+        return inference.prompts[0], []
+    turns: list[object] = msgspec.json.decode(inference.fields["messages"])  # raw: fields we don't know separate too
+    return turns[-1], turns[:-1]
+
+
+def _semantic_text(inference: Inference) -> str:
+    """What is embedded: the user's last turn, if it is plain text and stands in no tool conversation."""
+    if inference.endpoint == "completions":
+        prompt = inference.prompts[0]
+        return prompt if isinstance(prompt, str) else ""
+    last = inference.messages[-1]
+    if last.role != "user" or not isinstance(last.content, str) or any(map(_involves_tools, inference.messages)):
+        return ""
+    return last.content
+
+
+def _involves_tools(message: Message) -> bool:
+    return message.role == "tool" or bool(message.tool_calls)

@@ -1,0 +1,81 @@
+"""From a request to the models to try: the client's own word first, then the router's. Translates between the two rooms."""
+
+import logging
+
+from msgspec.structs import replace
+
+from gateway.catalog import AUTO
+from gateway.errors import InvalidRequestError, NotFoundError
+from gateway.estimates import prompt_tokens
+from gateway.house import House, Snapshot
+from gateway.passage import Passage
+from routing.errors import NoCapableModel, UnknownTier
+from routing.types import Decision, Prompt
+from semcache.errors import EmbedderError
+from semcache.types import Vector
+
+log = logging.getLogger("tollhouse.routes")
+
+
+def explicit(passage: Passage, snapshot: Snapshot) -> Decision | None:
+    """The decision of a client that names a model; None when it leaves the choice to the router.
+
+    Raises NotFoundError for a model nobody serves, InvalidRequestError for a tier that does not exist.
+    """
+    catalog, inference = snapshot.catalog, passage.inference
+    tier = passage.tier_wanted
+    if tier is not None and tier not in catalog.tiers:
+        known = ", ".join(catalog.tiers) or "none"
+        raise InvalidRequestError(
+            f"unknown tier {tier!r}; there are: {known}", param="x-tollhouse-tier", code="unknown_tier"
+        )
+    kind = "embedding" if inference.endpoint == "embeddings" else "chat"
+    if inference.model == AUTO and kind == "chat" and snapshot.router is not None:
+        return None
+    catalog.model(inference.model, kind)
+    return Decision(
+        tier=catalog.tier_of.get(inference.model, ""), candidates=(inference.model,), reason="explicit model"
+    )
+
+
+async def choose(passage: Passage, house: House, snapshot: Snapshot) -> Decision:
+    """The router's decision over the same embedding that the cache used."""
+    assert snapshot.router is not None
+    text = passage.question_text
+    if passage.embedding is None and passage.tier_wanted is None and text:
+        passage.embedding = await _embed(text, house)
+    prompt = Prompt(
+        text=text,
+        embedding=passage.embedding,
+        num_tokens=prompt_tokens(passage.inference),
+        needs=passage.inference.needs,
+        tier=passage.tier_wanted,
+    )
+    try:
+        decision = snapshot.router.choose(prompt)
+    except UnknownTier as error:
+        raise InvalidRequestError(str(error), param="x-tollhouse-tier", code="unknown_tier") from error
+    except NoCapableModel as error:
+        raise InvalidRequestError(str(error), param="model", code="missing_capability") from error
+    return _say_who_is_missing(decision, snapshot)
+
+
+async def _embed(text: str, house: House) -> Vector | None:
+    """None when there is no embedder or it failed: the router then decides from rules and text features."""
+    if house.embedder is None:
+        return None
+    try:
+        vector: Vector = (await house.embedder.embed([text]))[0]
+    except EmbedderError as error:
+        log.warning("routing without an embedding: %s", error)
+        return None
+    return vector
+
+
+def _say_who_is_missing(decision: Decision, snapshot: Snapshot) -> Decision:
+    """The reason names models of the tier that were passed over for want of their provider's key."""
+    catalog = snapshot.catalog
+    missing = [model for model in catalog.tiers[decision.tier] if catalog.missing_key(model)]
+    if not missing:
+        return decision
+    return replace(decision, reason=f"{decision.reason}; passed over for want of a key: {', '.join(missing)}")

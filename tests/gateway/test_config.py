@@ -1,0 +1,107 @@
+"""The configuration file: what is refused, and in which words."""
+
+from pathlib import Path
+
+import pytest
+
+from gateway.config import Config, load, parse
+from gateway.config_check import ConfigError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def faults(text: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        parse(text.encode())
+    return caught.value.faults
+
+
+def test_the_shipped_file_is_good_and_names_every_key() -> None:
+    path = ROOT / "config.toml"
+    config = load(path)
+    text = path.read_text()
+    for section in ("server", "store", "limits", "embedding", "cache", "router"):
+        for key in getattr(config, section).__struct_fields__:
+            if key != "rules":
+                assert f"{key} = " in text, f"[{section}] {key} is not in config.toml"
+    for sections in (config.engine, config.provider, config.model):
+        for key in sections[0].__struct_fields__:
+            assert f"{key} = " in text, f"{key} is not in config.toml"
+
+
+def test_an_empty_file_is_a_config() -> None:
+    assert parse(b"").server.port == 8400
+
+
+def test_unknown_keys_are_all_named_with_the_nearest_valid_one() -> None:
+    assert faults("[cache]\nttl = 3\n[tier.small]\nmodel = ['a']\n[[model]]\nname = 'x'\nprovder = 'y'\n") == [
+        "cache.ttl: unknown key; did you mean 'ttl_s'?",
+        "tier.small.model: unknown key; did you mean 'models'?",
+        "model[0].provder: unknown key; did you mean 'provider'?",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("[cache]\nttl_s = 'a'", "cache.ttl_s: Expected `float`, got `str`"),
+        ("[cache]\nttl_s = -1", "cache.ttl_s: Expected `float` > 0.0"),
+        ("[cache]\nsimilarity_threshold = 1.5", "cache.similarity_threshold: Expected `float` <= 1.0"),
+        ("[server]\nport = 70000", "server.port: Expected `int` <= 65535"),
+        ("cache = 3", "cache: Expected `object`, got `int`"),
+        ("hash = 'mine'", "hash: unknown key"),
+        ("[tier.a]\nmodels = ['x']\n[tier.small]\nmodels = []", "tier.small.models: Expected `array` of length >= 1"),
+    ],
+)
+def test_wrong_values_are_named_by_their_path(text: str, fault: str) -> None:
+    assert faults(text) == [fault]
+
+
+def test_names_must_meet() -> None:
+    text = """
+    baseline_model = "gpt"
+    [router]
+    default_tier = "smal"
+    [[engine]]
+    name = "local"
+    model = "x.gguf"
+    [[model]]
+    name = "a"
+    engine = "locl"
+    [[model]]
+    name = "a"
+    engine = "local"
+    provider = "local"
+    [tier.small]
+    models = ["b"]
+    """
+    assert faults(text) == [
+        "model: 'a' is defined more than once",
+        "model[0] (a).engine: no engine named 'locl'; did you mean 'local'?",
+        "model[1] (a): give exactly one of provider and engine",
+        "tier.small.models: no model named 'b'",
+        "router.default_tier: no tier named 'smal'; did you mean 'small'?",
+        "baseline_model: no model named 'gpt'",
+    ]
+
+
+def test_what_is_not_toml_says_where(tmp_path: Path) -> None:
+    assert "line 1" in faults("x =")[0] or "Invalid value" in faults("x =")[0]
+    with pytest.raises(ConfigError, match="No such file"):
+        load(tmp_path / "absent.toml")
+
+
+def test_the_hash_follows_the_bytes() -> None:
+    first, second = parse(b"[cache]\n"), parse(b"[cache]\n# a comment\n")
+    assert isinstance(first, Config)
+    assert first.hash != second.hash
+    assert first.hash == parse(b"[cache]\n").hash
+
+
+def test_a_provider_is_usable_once_its_key_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = b"[[provider]]\nname = 'p'\nbase_url = 'http://127.0.0.1:1/v1'\napi_key_env = 'SOME_KEY'\n"
+    monkeypatch.delenv("SOME_KEY", raising=False)
+    assert not parse(text).provider[0].usable
+    monkeypatch.setenv("SOME_KEY", "sk-1")
+    assert parse(text).provider[0].usable
+    assert parse(text.replace(b"SOME_KEY", b"")).provider[0].usable
