@@ -1,0 +1,118 @@
+"""Writes settled requests into SQL, many at once and never twice: a row whose id is there already is left as it is."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Insert, Table
+from sqlalchemy.dialects import postgresql, sqlite
+
+from gateway.ledger.records import AttemptRecord, DecisionRecord, RequestRecord
+from gateway.store.database import Database
+from gateway.store.tables import attempts, decisions, requests
+from gateway.wire.usage import Usage
+
+Values = dict[str, Any]
+
+
+async def insert_entries(database: Database, records: Sequence[RequestRecord]) -> None:
+    """One transaction. Raises StoreUnavailable or RowRefused; nothing is written then."""
+    attempt_rows = [_attempt(attempt) for record in records for attempt in record.attempts]
+    decision_rows = [_decision(record.decision) for record in records if record.decision is not None]
+    async with database.write() as connection:
+        await connection.execute(_insert_new(requests, database.dialect), [_request(record) for record in records])
+        if attempt_rows:
+            await connection.execute(_insert_new(attempts, database.dialect), attempt_rows)
+        if decision_rows:
+            await connection.execute(_insert_new(decisions, database.dialect), decision_rows)
+
+
+def _insert_new(table: Table, dialect: str) -> Insert:
+    if dialect == "postgresql":
+        return postgresql.insert(table).on_conflict_do_nothing()
+    return sqlite.insert(table).on_conflict_do_nothing()
+
+
+def _time(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def _text(value: str | None) -> str | None:
+    """PostgreSQL stores no NUL; clients may send one (in `user`, say), and their money must be booked all the same."""
+    return value.replace("\0", "\ufffd") if value is not None and "\0" in value else value
+
+
+def _usage(usage: Usage) -> Values:
+    return {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "cached_tokens": usage.cached_tokens,
+        "reasoning_tokens": usage.reasoning_tokens,
+        "estimated": usage.estimated,
+    }
+
+
+def _request(record: RequestRecord) -> Values:
+    return {
+        "id": record.id,
+        "tenant_id": record.tenant_id,
+        "key_id": record.key_id,
+        "endpoint": record.endpoint,
+        "requested_model": _text(record.requested_model),
+        "model": _text(record.model),
+        "provider": record.provider,
+        "tier": record.tier,
+        "stream": record.stream,
+        "started_at": _time(record.started_at),
+        "status": record.status,
+        "http_status": record.http_status,
+        "error_code": _text(record.error_code),
+        "cache": record.cache,
+        "cache_reason": _text(record.cache_reason),
+        "cache_entry": record.cache_entry,
+        "similarity": record.similarity,
+        "route_reason": _text(record.route_reason),
+        **_usage(record.usage),
+        "cost_nanousd": record.cost_nanousd,
+        "baseline_model": record.baseline_model,
+        "baseline_cost_nanousd": record.baseline_cost_nanousd,
+        "saved_by_cache_nanousd": record.saved_by_cache_nanousd,
+        "saved_by_routing_nanousd": record.saved_by_routing_nanousd,
+        "ttft_ms": record.ttft_ms,
+        "latency_ms": record.latency_ms,
+        "namespace": _text(record.namespace),
+        "user": _text(record.user),
+        "config_hash": record.config_hash,
+    }
+
+
+def _attempt(record: AttemptRecord) -> Values:
+    return {
+        "id": record.id,
+        "request_id": record.request_id,
+        "attempt": record.index,
+        "model": _text(record.model),
+        "provider": record.provider,
+        "upstream_model": _text(record.upstream_model),
+        "started_at": _time(record.started_at),
+        "status": record.status,
+        "http_status": record.http_status,
+        "error_code": _text(record.error_code),
+        **_usage(record.usage),
+        "cost_nanousd": record.cost_nanousd,
+        "ttft_ms": record.ttft_ms,
+        "latency_ms": record.latency_ms,
+    }
+
+
+def _decision(record: DecisionRecord) -> Values:
+    return {
+        "request_id": record.request_id,
+        "tier": record.tier,
+        "reason": _text(record.reason),
+        "confidence": record.confidence,
+        "task": record.task,
+        "signals": _text(record.signals.decode("utf-8", "replace")),
+        "embedding": record.embedding,
+        "text": _text(record.text),
+    }

@@ -1,0 +1,40 @@
+"""Runs the revisions of migrations/ from inside the program, on a connection that somebody else opened and locked."""
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from gateway.store.errors import StoreConfigError
+
+
+def migrations_folder() -> Path:
+    """Found as a package, so that an installed Tollhouse needs no checkout."""
+    spec = find_spec("migrations")
+    if spec is None or spec.origin is None:
+        raise StoreConfigError("the package `migrations` is missing from this installation")
+    return Path(spec.origin).parent
+
+
+def upgrade_to_head(connection: Connection) -> None:
+    _run(connection, "upgrade", "head")
+
+
+def downgrade_to(connection: Connection, revision: str) -> None:
+    _run(connection, "downgrade", revision)
+
+
+def _run(connection: Connection, step: str, revision: str) -> None:
+    from alembic import command  # a tenth of a second, paid by who needs it
+    from alembic.config import Config
+    from alembic.util.exc import CommandError
+
+    config = Config()
+    config.set_main_option("script_location", str(migrations_folder()).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    try:
+        getattr(command, step)(config, revision)
+    except CommandError as error:
+        if "Can't locate revision" in str(error):
+            raise StoreConfigError(f"the database was made by a newer Tollhouse than this one: {error}") from error
+        raise StoreConfigError(f"the database can't be migrated: {error}") from error

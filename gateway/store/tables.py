@@ -1,0 +1,180 @@
+"""The tables, as SQLAlchemy Core. Revisions under migrations/ create them; a test holds the two together.
+
+Money is integer nano-dollars, times are UTC, ids are UUIDv7 in hex. Requests carry no foreign key to tenants on purpose:
+an entry of the ledger must never be refused.
+"""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    DateTime,
+    Dialect,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+from sqlalchemy.types import TypeDecorator
+
+metadata = MetaData(
+    naming_convention={
+        "pk": "pk_%(table_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    }
+)
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """Aware datetimes in and out, stored as UTC; SQLite keeps no zone, so it is put back on reading."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        utc = value.astimezone(UTC)
+        return utc.replace(tzinfo=None) if dialect.name == "sqlite" else utc
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        found: datetime = value
+        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+
+
+versions = Table(  # a topic's number grows with every change, so that running gateways notice
+    "versions",
+    metadata,
+    Column("topic", String(32), primary_key=True),
+    Column("version", BigInteger, nullable=False),
+)
+
+tenants = Table(
+    "tenants",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("name", Text, nullable=False, unique=True),
+    Column("requests_per_minute", BigInteger),
+    Column("tokens_per_minute", BigInteger),
+    Column("concurrent_requests", BigInteger),
+    Column("baseline_model", Text),
+    Column("default_max_tokens", BigInteger),
+    Column("capture", String(16), nullable=False),
+    Column("disabled", Boolean, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+)
+
+keys = Table(
+    "keys",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("tenant_id", String(32), ForeignKey("tenants.id"), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("prefix", String(16), nullable=False),
+    Column("hash", String(64), nullable=False, unique=True),
+    Column("disabled", Boolean, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    UniqueConstraint("tenant_id", "name"),
+)
+
+prices = Table(
+    "prices",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("model", Text, nullable=False),
+    Column("valid_from", UtcDateTime, nullable=False),
+    Column("input_nanousd_per_mtok", BigInteger, nullable=False),
+    Column("output_nanousd_per_mtok", BigInteger, nullable=False),
+    Column("cached_input_nanousd_per_mtok", BigInteger, nullable=False),
+    Column("source", String(16), nullable=False),  # config, operator
+    UniqueConstraint("model", "valid_from"),
+)
+
+requests = Table(
+    "requests",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("tenant_id", String(32), nullable=False),
+    Column("key_id", String(32), nullable=False),
+    Column("endpoint", Text, nullable=False),
+    Column("requested_model", Text, nullable=False),
+    Column("model", Text),
+    Column("provider", Text),
+    Column("tier", Text),
+    Column("stream", Boolean, nullable=False),
+    Column("started_at", UtcDateTime, nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("http_status", Integer, nullable=False),
+    Column("error_code", Text),
+    Column("cache", String(16), nullable=False),
+    Column("cache_reason", Text, nullable=False),
+    Column("cache_entry", Text),
+    Column("similarity", Double),
+    Column("route_reason", Text, nullable=False),
+    Column("prompt_tokens", BigInteger, nullable=False),
+    Column("completion_tokens", BigInteger, nullable=False),
+    Column("cached_tokens", BigInteger, nullable=False),
+    Column("reasoning_tokens", BigInteger, nullable=False),
+    Column("estimated", Boolean, nullable=False),
+    Column("cost_nanousd", BigInteger, nullable=False),
+    Column("baseline_model", Text),
+    Column("baseline_cost_nanousd", BigInteger),
+    Column("saved_by_cache_nanousd", BigInteger, nullable=False),
+    Column("saved_by_routing_nanousd", BigInteger, nullable=False),
+    Column("ttft_ms", Double),
+    Column("latency_ms", Double, nullable=False),
+    Column("namespace", Text),
+    Column("user", Text),
+    Column("config_hash", String(64), nullable=False),
+    Index(None, "started_at"),
+    Index(None, "tenant_id", "started_at"),
+)
+
+attempts = Table(
+    "attempts",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("request_id", String(32), ForeignKey("requests.id"), nullable=False, index=True),
+    Column("attempt", Integer, nullable=False),  # 0, 1, ... within the request
+    Column("model", Text, nullable=False),
+    Column("provider", Text, nullable=False),
+    Column("upstream_model", Text, nullable=False),
+    Column("started_at", UtcDateTime, nullable=False, index=True),
+    Column("status", String(16), nullable=False),
+    Column("http_status", Integer),
+    Column("error_code", Text),
+    Column("prompt_tokens", BigInteger, nullable=False),
+    Column("completion_tokens", BigInteger, nullable=False),
+    Column("cached_tokens", BigInteger, nullable=False),
+    Column("reasoning_tokens", BigInteger, nullable=False),
+    Column("estimated", Boolean, nullable=False),
+    Column("cost_nanousd", BigInteger, nullable=False),
+    Column("ttft_ms", Double),
+    Column("latency_ms", Double, nullable=False),
+)
+
+decisions = Table(
+    "decisions",
+    metadata,
+    Column("request_id", String(32), ForeignKey("requests.id"), primary_key=True),
+    Column("tier", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("confidence", Double),
+    Column("task", Text),
+    Column("signals", Text, nullable=False),  # JSON
+    Column("embedding", LargeBinary),  # float16, little-endian
+    Column("text", Text),
+)

@@ -1,0 +1,77 @@
+"""Topic numbers that grow with every change, and a watch that notices: how the CLI's edits reach running gateways."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Literal
+
+from sqlalchemy import insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from gateway.store.database import Database
+from gateway.store.errors import StoreError
+from gateway.store.tables import versions
+
+Topic = Literal["tenants", "prices"]
+log = logging.getLogger("tollhouse.store")
+
+
+async def bump(connection: AsyncConnection, topic: Topic) -> None:
+    """In the transaction of the change itself, so that nobody sees the number before the change."""
+    found = await connection.execute(
+        update(versions).where(versions.c.topic == topic).values(version=versions.c.version + 1)
+    )
+    if found.rowcount == 0:
+        await connection.execute(insert(versions).values(topic=topic, version=1))
+
+
+async def current(database: Database, topic: Topic) -> int:
+    async with database.read() as connection:
+        found = await connection.scalar(select(versions.c.version).where(versions.c.topic == topic))
+        return int(found or 0)
+
+
+class VersionWatch:
+    """Polls one topic and awaits `reload` after each change. A database that is away leaves things as they are."""
+
+    def __init__(
+        self, database: Database, topic: Topic, reload: Callable[[], Awaitable[None]], interval_s: float = 0.5
+    ) -> None:
+        self._database = database
+        self._topic: Topic = topic
+        self._reload = reload
+        self._interval_s = interval_s
+        self._seen = -1
+        self._task: asyncio.Task[None] | None = None
+        self.error: str | None = None  # why the last poll failed
+
+    async def start(self) -> None:
+        """Loads once, then watches. Raises StoreError if the first load fails."""
+        await self._poll()
+        self._task = asyncio.create_task(self._run(), name=f"watch {self._topic}")
+
+    async def aclose(self) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _poll(self) -> None:
+        version = await current(self._database, self._topic)  # before the load: a change in between loads again
+        if version != self._seen:
+            await self._reload()
+            self._seen = version
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval_s)
+            try:
+                await self._poll()
+            except StoreError as error:
+                if self.error is None:
+                    log.warning("%s stay as they were last read: %s", self._topic, error)
+                self.error = str(error)
+                continue
+            if self.error is not None:
+                log.info("%s are read from the database again", self._topic)
+                self.error = None
