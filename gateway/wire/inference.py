@@ -7,15 +7,18 @@ from typing import Any, Literal
 
 import msgspec
 
+Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
+
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
     """A chat message. `content` keeps the client's shape: text, parts or null."""
 
-    role: str
+    role: Role
     content: str | list[dict[str, Any]] | None = None
     name: str | None = None
     tool_calls: list[dict[str, Any]] | None = None
     tool_call_id: str | None = None
+    function_call: dict[str, Any] | None = None  # what tool_calls were called before there were several
 
     @property
     def text(self) -> str:
@@ -48,7 +51,8 @@ class Inference(msgspec.Struct, frozen=True, kw_only=True):
     dimensions: int | None = None
     user: str | None = None
     tools: list[dict[str, Any]] | None = None
-    needs: frozenset[str] = frozenset()  # "tools", "images", "json_schema", "json_object", "logprobs", "audio", ...
+    # "tools", "images", "audio", "files", "json_schema", "json_object", "logprobs"
+    needs: frozenset[str] = frozenset()
 
     @property
     def last_user_text(self) -> str:
@@ -56,3 +60,8 @@ class Inference(msgspec.Struct, frozen=True, kw_only=True):
             if message.role == "user":
                 return message.text
         return ""
+
+    @property
+    def num_choices(self) -> int:
+        """How many answers a generating request asks for."""
+        return self.n * max(1, len(self.prompts))

@@ -4,7 +4,8 @@ import msgspec
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """`estimated` marks counts that no backend reported. Cached tokens are part of prompt_tokens, reasoning of completion_tokens."""
+    """`estimated` marks counts that no backend reported. Cached tokens are part of prompt_tokens, reasoning ones of
+    completion_tokens."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0

@@ -1,0 +1,135 @@
+"""A request body from bytes to typed fields, with every fault told in OpenAI's way. Knows no endpoint."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeVar, get_args
+
+import msgspec
+from msgspec import Meta
+
+from gateway.errors import InvalidRequestError
+from gateway.wire.inference import Role
+from gateway.wire.members import decode_members, repeated_key
+
+MAX_DEPTH_MESSAGE = "The JSON body of your request is nested too deeply."
+
+Probability = Annotated[float, Meta(ge=0, le=1)]
+Temperature = Annotated[float, Meta(ge=0, le=2)]
+Penalty = Annotated[float, Meta(ge=-2, le=2)]
+Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+NumTokens = Annotated[int, Meta(ge=1, le=2**31 - 1)]
+NumChoices = Annotated[int, Meta(ge=1, le=128)]
+TopK = Annotated[int, Meta(ge=-1, le=2**31 - 1)]  # 0 and -1: off
+
+
+class StreamOptions(msgspec.Struct):
+    include_usage: bool | None = None
+    include_obfuscation: bool | None = None
+
+
+class CommonFields(msgspec.Struct):
+    """What chat and text completions share. A null is as good as an absent field, as at OpenAI."""
+
+    model: str
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    temperature: Temperature | None = None
+    top_p: Probability | None = None
+    top_k: TopK | None = None
+    seed: Int64 | None = None
+    n: NumChoices | None = None
+    stop: str | list[str] | None = None
+    frequency_penalty: Penalty | None = None
+    presence_penalty: Penalty | None = None
+    logit_bias: dict[str, Annotated[float, Meta(ge=-100, le=100)]] | None = None
+    ignore_eos: bool | None = None
+    user: str | None = None
+
+
+Fields = TypeVar("Fields")
+
+
+def decode_body(raw: bytes, decoder: msgspec.json.Decoder[Fields]) -> tuple[dict[str, msgspec.Raw], Fields]:
+    """The raw members and the typed view of a body. Raises InvalidRequestError for whatever is wrong with it."""
+    try:
+        raw.decode()
+        fields = decode_members(raw)
+        typed = decoder.decode(raw)
+        msgspec.json.decode(raw)  # what nobody typed must be sound too: it is hashed, and it is sent on
+    except msgspec.ValidationError as error:
+        raise _explain(error) from error
+    except UnicodeDecodeError as error:
+        raise InvalidRequestError(f"The body of your request is not valid UTF-8 (byte {error.start}).") from error
+    except msgspec.DecodeError as error:
+        raise InvalidRequestError(f"We could not parse the JSON body of your request: {error}.") from error
+    except RecursionError as error:
+        raise InvalidRequestError(MAX_DEPTH_MESSAGE) from error
+    repeated = repeated_key(raw, fields)
+    if repeated is not None:
+        raise InvalidRequestError(f"The parameter {repeated!r} is given more than once.", param=repeated)
+    return fields, typed
+
+
+def check_model(model: str) -> None:
+    # The name goes into headers, logs and metrics: nothing that could break a line may be in it.
+    if not model:
+        raise InvalidRequestError("you must provide a model parameter", param="model")
+    if len(model) > 256 or not model.isprintable():
+        raise InvalidRequestError("Invalid value for 'model': not a model's name.", param="model")
+
+
+def check_stop(stop: str | list[str] | None) -> tuple[str, ...]:
+    if stop is None:
+        return ()
+    sequences = (stop,) if isinstance(stop, str) else tuple(stop)
+    if not 1 <= len(sequences) <= 4:
+        raise invalid("stop", f"expected 1 to 4 sequences, got {len(sequences)}")
+    if "" in sequences:
+        raise invalid("stop", "a stop sequence can't be empty")
+    return sequences
+
+
+def check_stream_options(stream: bool | None, options: StreamOptions | None) -> bool:
+    """Whether usage was asked for."""
+    if options is None:
+        return False
+    if not stream:
+        raise invalid("stream_options", "only allowed when 'stream' is true")
+    return bool(options.include_usage)
+
+
+def invalid(param: str, what: str) -> InvalidRequestError:
+    return InvalidRequestError(f"Invalid value for '{param}': {what}.", param=param)
+
+
+def missing(param: str) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"Missing required parameter: '{param}'.", param=param, code="missing_required_parameter"
+    )
+
+
+def token_ids(value: Any) -> bool:
+    """Whether a value is a non-empty array of plain integers that could be tokens."""
+    return isinstance(value, list) and bool(value) and all(type(item) is int and 0 <= item < 2**31 for item in value)
+
+
+def is_null(fields: Mapping[str, msgspec.Raw], name: str) -> bool:
+    """Whether a field is absent or null."""
+    value = fields.get(name)
+    return value is None or bytes(value) == b"null"
+
+
+def _explain(error: msgspec.ValidationError) -> InvalidRequestError:
+    """msgspec's "Expected `int`, got `str` - at `$.max_tokens`" in OpenAI's words, with `param` filled."""
+    what, _, path = str(error).partition(" - at `$")
+    path = path.rstrip("`").lstrip(".")
+    what = what.replace("`", "")
+    if what.startswith("Object missing required field "):
+        name = what.rpartition(" ")[2]
+        return missing(f"{path}.{name}" if path else name)
+    if not path:
+        return InvalidRequestError(f"We could not use the JSON body of your request: {what.lower()}.")
+    if what.startswith("Invalid enum value") and path.endswith(".role"):
+        what = f"{what.removeprefix('Invalid enum value ')} is not one of {', '.join(get_args(Role))}"
+    elif what.startswith("Expected"):
+        what = "e" + what[1:]
+    return invalid(path, what)

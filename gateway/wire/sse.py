@@ -1,0 +1,119 @@
+"""Server-sent events: bytes off the wire to data payloads, and payloads to bytes (WHATWG HTML, section 9.2).
+
+Works on bytes throughout: characters torn at a network chunk are never decoded, so they can't break.
+"""
+
+from collections.abc import Iterable
+
+DONE = b"[DONE]"
+_BOM = b"\xef\xbb\xbf"
+
+
+class EventTooLarge(ValueError):
+    """An upstream's event, or line, is longer than the parser may hold."""
+
+
+class SseParser:
+    """Feed chunks, get the data payloads of the events that they completed. Comments and other fields are dropped."""
+
+    __slots__ = ("_after_cr", "_data", "_max_event_bytes", "_pieces", "_size", "_started")
+
+    def __init__(self, max_event_bytes: int = 16 * 2**20) -> None:
+        self._max_event_bytes = max_event_bytes
+        self._pieces: list[bytes] = []  # the unfinished line
+        self._data: list[bytes] = []  # the data lines of the unfinished event
+        self._size = 0  # of both
+        self._after_cr = False  # the last chunk ended in CR: a LF that follows belongs to it
+        self._started = False
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Raises EventTooLarge once an unfinished event outgrows the limit."""
+        if not self._size and not self._after_cr and b"\r" not in data and data.endswith(b"\n\n"):
+            payloads = _whole_events(data)
+            if payloads is not None:
+                self._started = True
+                return payloads
+        return self._feed_slowly(data)
+
+    def close(self) -> list[bytes]:
+        """At the stream's end: an event that lacks only its blank line, which some servers forget after [DONE]."""
+        line = b"".join(self._pieces)
+        payloads: list[bytes] = []
+        if self._data and not line:
+            self._line(b"", payloads)
+        elif _value(line) == DONE and not self._data:
+            payloads.append(DONE)
+        self._pieces, self._data, self._size = [], [], 0
+        return payloads
+
+    def _feed_slowly(self, data: bytes) -> list[bytes]:
+        payloads: list[bytes] = []
+        if self._after_cr and data:
+            data = data.removeprefix(b"\n")
+            self._after_cr = False
+        if b"\r" in data:
+            self._after_cr = data.endswith(b"\r")
+            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        first, *rest = data.split(b"\n")
+        if first:
+            self._pieces.append(first)
+            self._size += len(first)
+        for piece in rest:
+            line = b"".join(self._pieces)
+            self._size -= len(line)
+            self._line(line, payloads)
+            self._pieces = [piece] if piece else []
+            self._size += len(piece)
+        if self._size > self._max_event_bytes:
+            raise EventTooLarge(f"an event of more than {self._max_event_bytes} bytes")
+        return payloads
+
+    def _line(self, line: bytes, payloads: list[bytes]) -> None:
+        if not self._started:
+            self._started = True
+            line = line.removeprefix(_BOM)
+        if line:
+            value = _value(line)
+            if value is not None:
+                self._data.append(value)
+                self._size += len(value) + 1
+        elif self._data:
+            payload = b"\n".join(self._data)
+            self._size -= len(payload) + 1
+            self._data = []
+            if payload:
+                payloads.append(payload)
+
+
+def frame(payload: bytes) -> bytes:
+    """One event. Line ends inside the payload (white space between JSON's tokens) become further data lines."""
+    if b"\n" in payload or b"\r" in payload:
+        payload = payload.replace(b"\r\n", b"\n").replace(b"\r", b"\n").replace(b"\n", b"\ndata: ")
+    return b"data: " + payload + b"\n\n"
+
+
+def frames(payloads: Iterable[bytes]) -> bytes:
+    """Several events for one write."""
+    return b"".join(map(frame, payloads))
+
+
+def comment(text: str) -> bytes:
+    """A line that clients ignore: a sign of life, or a note for people."""
+    return b": " + text.replace("\r", " ").replace("\n", " ").encode() + b"\n\n"
+
+
+def _whole_events(data: bytes) -> list[bytes] | None:
+    """The usual chunk: complete events of one data line each. None when it is anything else."""
+    payloads: list[bytes] = []
+    for event in data[:-2].split(b"\n\n"):
+        if len(event) <= 6 or not event.startswith(b"data: ") or b"\n" in event:
+            return None
+        payloads.append(event[6:])
+    return payloads
+
+
+def _value(line: bytes) -> bytes | None:
+    """The value of a data line; None for comments and other fields."""
+    if line.startswith(b"data:"):
+        return line[6:] if line.startswith(b"data: ") else line[5:]
+    return b"" if line == b"data" else None
