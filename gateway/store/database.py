@@ -1,4 +1,4 @@
-"""One database behind one object: SQLite by default, PostgreSQL by URL. Knows connections, nothing of what is stored."""
+"""One database behind one object: SQLite by default, PostgreSQL by URL. Knows nothing of what is stored in it."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -53,7 +53,7 @@ class Database:
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[AsyncConnection]:
-        """One transaction, committed at the end. Raises StoreUnavailable or RowRefused, and has then changed nothing."""
+        """One transaction, committed at the end. Raises StoreUnavailable or RowRefused: nothing is changed then."""
         with translated():
             async with self._engine.connect() as plain:
                 connection = await plain.execution_options(tollhouse_write=True)

@@ -1,7 +1,7 @@
 """The tables, as SQLAlchemy Core. Revisions under migrations/ create them; a test holds the two together.
 
-Money is integer nano-dollars, times are UTC, ids are UUIDv7 in hex. Requests carry no foreign key to tenants on purpose:
-an entry of the ledger must never be refused.
+Money is integer nano-dollars, times are UTC, ids are UUIDv7 in hex. Requests carry no foreign key to tenants on
+purpose: an entry of the ledger must never be refused.
 """
 
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Database URLs: the shorthand that people write, turned into what SQLAlchemy wants, with a clear word when it can't be."""
+"""Database URLs: the shorthand that people write, turned into what SQLAlchemy wants, or a clear refusal."""
 
 import importlib.util
 from pathlib import Path

@@ -172,7 +172,7 @@ def _create_decisions() -> None:
 
 
 def _views(dialect: str) -> list[str]:
-    """The four views in the words of one dialect. Dollars are exact numerics on PostgreSQL; SQLite knows only floats."""
+    """The four views in one dialect's words. Dollars are exact numerics on PostgreSQL; SQLite knows only floats."""
     if dialect == "postgresql":
         day, month = "({}.started_at AT TIME ZONE 'UTC')::date", "to_char({}.started_at AT TIME ZONE 'UTC', 'YYYY-MM')"
         total, dollars = "COALESCE(SUM({}), 0)::bigint", "COALESCE(SUM({}), 0) * 0.000000001"
@@ -186,9 +186,9 @@ def _views(dialect: str) -> list[str]:
         return ",\n  ".join(f"{total.format(f'{table}.{column}')} AS {column}" for column in columns)
 
     def money(table: str, *columns: str) -> str:
+        both = [(f"{table}.{column}_nanousd", column) for column in columns]
         return ",\n  ".join(
-            f"{total.format(f'{table}.{c}_nanousd')} AS {c}_nanousd,\n  {dollars.format(f'{table}.{c}_nanousd')} AS {c}_usd"
-            for c in columns
+            f"{total.format(exact)} AS {name}_nanousd,\n  {dollars.format(exact)} AS {name}_usd" for exact, name in both
         )
 
     hits = "COUNT(CASE WHEN r.cache IN ('hit-exact', 'hit-semantic') THEN 1 END)"
