@@ -1,11 +1,19 @@
-"""Token counts as OpenAI reports them, and the sum we keep books on."""
+"""Token counts as OpenAI reports them, out of whole answers. Knows no streams and no prices."""
+
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
+
+_Count = Annotated[int, Meta(ge=0, le=2**53)]
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """`estimated` marks counts that no backend reported. Cached tokens are part of prompt_tokens, reasoning ones of
-    completion_tokens."""
+    """What an answer used.
+
+    `estimated` marks counts that no backend reported. Cached tokens are part of prompt_tokens, reasoning ones of
+    completion_tokens.
+    """
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -16,3 +24,79 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def total_tokens(self) -> int:
         return self.prompt_tokens + self.completion_tokens
+
+    def maximum(self, other: "Usage | None") -> "Usage":
+        """The larger of each count: some upstreams report running totals with every chunk of a stream."""
+        if other is None or other == self:
+            return self
+        return Usage(
+            prompt_tokens=max(self.prompt_tokens, other.prompt_tokens),
+            completion_tokens=max(self.completion_tokens, other.completion_tokens),
+            cached_tokens=max(self.cached_tokens, other.cached_tokens),
+            reasoning_tokens=max(self.reasoning_tokens, other.reasoning_tokens),
+            estimated=self.estimated and other.estimated,
+        )
+
+
+class _PromptDetails(msgspec.Struct):
+    cached_tokens: _Count | None = None
+
+
+class _CompletionDetails(msgspec.Struct):
+    reasoning_tokens: _Count | None = None
+
+
+class _WireUsage(msgspec.Struct):
+    """The `usage` member of an answer. Every count may be missing or null: not every upstream is OpenAI."""
+
+    prompt_tokens: _Count | None = None
+    completion_tokens: _Count | None = None
+    prompt_tokens_details: _PromptDetails | None = None
+    completion_tokens_details: _CompletionDetails | None = None
+
+    def counted(self) -> Usage:
+        prompt, completion = self.prompt_tokens_details, self.completion_tokens_details
+        return Usage(
+            prompt_tokens=self.prompt_tokens or 0,
+            completion_tokens=self.completion_tokens or 0,
+            cached_tokens=(prompt.cached_tokens or 0) if prompt else 0,
+            reasoning_tokens=(completion.reasoning_tokens or 0) if completion else 0,
+        )
+
+
+class _Answer(msgspec.Struct):
+    usage: msgspec.Raw = msgspec.Raw()
+
+
+_decode_answer = msgspec.json.Decoder(_Answer).decode
+_decode_usage = msgspec.json.Decoder(_WireUsage).decode
+
+
+def usage_of(body: bytes) -> Usage | None:
+    """The usage of a whole answer; None when it reports none that can be read."""
+    if b'"usage"' not in body:
+        return None
+    try:
+        return read_usage(_decode_answer(body).usage)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def read_usage(member: msgspec.Raw) -> Usage | None:
+    """A `usage` member, undecoded; None when it is absent, null or nothing that can be read."""
+    if not len(member):
+        return None
+    try:
+        return _decode_usage(member).counted()
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def usage_object(usage: Usage) -> dict[str, Any]:
+    """Usage as OpenAI writes it for a generated answer. A zero is said, not left out."""
+    return {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "total_tokens": usage.total_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+    }

@@ -1,0 +1,115 @@
+"""A stream's payloads as the whole answer that the cache stores. The reverse is `replay`.
+
+What is not complete is not assembled: a cut, failed or unreadable stream gives None.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from gateway.wire.sse import DONE
+
+_SET_ONCE = ("role", "id", "type", "index")  # strings and numbers that are not pieces of anything
+_PER_CHUNK = ("choices", "usage", "object", "obfuscation")
+
+
+class _Incomplete(Exception):
+    pass
+
+
+def assemble(payloads: Iterable[bytes], *, num_choices: int = 1) -> bytes | None:
+    """The chat or text completion that the payloads add up to; None when one of `num_choices` has no finish_reason."""
+    try:
+        return msgspec.json.encode(_assemble(payloads, num_choices))
+    except (_Incomplete, msgspec.MsgspecError, UnicodeDecodeError, RecursionError, KeyError, TypeError, ValueError):
+        return None
+    except AttributeError:
+        return None  # a list or a number where an object should be
+
+
+def _assemble(payloads: Iterable[bytes], num_choices: int) -> dict[str, Any]:
+    head: dict[str, Any] = {}
+    choices: dict[int, dict[str, Any]] = {}
+    usage: dict[str, Any] | None = None
+    for payload in payloads:
+        if payload == DONE:
+            break
+        chunk: dict[str, Any] = msgspec.json.decode(payload)
+        if chunk.get("error") is not None:
+            raise _Incomplete
+        for name, value in chunk.items():
+            if name not in _PER_CHUNK:
+                head.setdefault(name, value)
+        if chunk.get("usage") is not None:
+            usage = chunk["usage"]  # totals that grow, so the last is the largest
+        for delta in chunk.get("choices") or ():
+            _add(choices.setdefault(delta.get("index", 0), {}), delta)
+    if len(choices) < num_choices or not all(choice.get("finish_reason") for choice in choices.values()):
+        raise _Incomplete
+    is_chat = "message" in next(iter(choices.values()))
+    finish = _whole_chat_choice if is_chat else _whole_text_choice
+    head["object"] = "chat.completion" if is_chat else "text_completion"
+    head["choices"] = [finish(index, choices[index]) for index in sorted(choices)]
+    if usage is not None:
+        head["usage"] = usage
+    return head
+
+
+def _add(choice: dict[str, Any], delta: dict[str, Any]) -> None:
+    """One chunk's `choices[i]` onto what came before."""
+    for name, value in delta.items():
+        if name == "delta":
+            _merge(choice.setdefault("message", {}), value or {})
+        elif name == "logprobs":
+            if value is not None:
+                _merge(choice.setdefault("logprobs", {}), value)
+        elif name == "text":
+            choice["text"] = choice.get("text", "") + (value or "")
+        elif value is not None:
+            choice[name] = value
+        else:
+            choice.setdefault(name, None)
+
+
+def _merge(whole: dict[str, Any], part: dict[str, Any]) -> None:
+    """Texts are joined, lists of indexed objects merged by index, other lists extended, the rest replaced."""
+    for name, value in part.items():
+        known = whole.get(name)
+        if known is None or value is None or name in _SET_ONCE:
+            if value is not None or name not in whole:
+                whole[name] = _indexed([], value) if isinstance(value, list) else value
+        elif isinstance(value, str) and isinstance(known, str):
+            whole[name] = known + value
+        elif isinstance(value, dict) and isinstance(known, dict):
+            _merge(known, value)
+        elif isinstance(value, list) and isinstance(known, list):
+            whole[name] = _indexed(known, value)
+        else:
+            whole[name] = value
+
+
+def _indexed(whole: list[Any], part: list[Any]) -> list[Any]:
+    """Tool calls come in pieces that name their place; parallel ones may be mixed."""
+    for item in part:
+        place = None
+        if isinstance(item, dict) and isinstance(item.get("index"), int):
+            place = next((known for known in whole if known.get("index") == item["index"]), None)
+        if place is None:
+            whole.append(item)
+        else:
+            _merge(place, item)
+    return whole
+
+
+def _whole_chat_choice(index: int, choice: dict[str, Any]) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": None, "refusal": None} | choice["message"]
+    calls = message.get("tool_calls")
+    if calls is not None:
+        calls.sort(key=lambda call: call.get("index", 0))
+        message["tool_calls"] = [{name: call[name] for name in call if name != "index"} for call in calls]
+    return choice | {"index": index, "message": message, "logprobs": choice.get("logprobs")}
+
+
+def _whole_text_choice(index: int, choice: dict[str, Any]) -> dict[str, Any]:
+    return choice | {"index": index, "text": choice["text"], "logprobs": choice.get("logprobs")}

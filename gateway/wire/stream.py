@@ -1,0 +1,127 @@
+"""Reads a stream's payloads as they pass: what they say about tokens and the end, and what of them the client may see.
+
+A chunk is searched as bytes first and parsed only when there is something in it. Knows no network.
+"""
+
+import re
+from typing import Any
+
+import msgspec
+
+from gateway.wire.members import decode_members, remove
+from gateway.wire.sse import DONE
+from gateway.wire.usage import Usage, read_usage
+
+# Inside a JSON string every quote is escaped, so none of these can come from an answer's text.
+_FINISH = re.compile(rb'"finish_reason"[ \t\n\r]*:[ \t\n\r]*"')
+_NULL_USAGE_AT_THE_END = b',"usage":null}'
+
+
+class _Choice(msgspec.Struct):
+    index: int = 0
+    finish_reason: str | None = None
+
+
+class _Chunk(msgspec.Struct):
+    choices: list[_Choice] | None = None
+    usage: msgspec.Raw = msgspec.Raw()
+    error: Any = None
+
+
+_decode_chunk = msgspec.json.Decoder(_Chunk).decode
+
+
+class StreamReader:
+    """Sees every payload of one answer's stream, in order.
+
+    `client_wants_usage`: the client asked for usage itself; otherwise what usage the stream carries is taken out again.
+    `num_choices`: how many choices must finish (n times the number of prompts).
+    `collect`: keep the payloads, as they came, for `assemble`.
+    """
+
+    __slots__ = (
+        "_client_wants_usage",
+        "_num_choices",
+        "_payloads",
+        "done",
+        "error",
+        "finish_reasons",
+        "num_chunks",
+        "usage",
+    )
+
+    def __init__(self, *, client_wants_usage: bool, num_choices: int = 1, collect: bool = False) -> None:
+        self._client_wants_usage = client_wants_usage
+        self._num_choices = num_choices
+        self._payloads: list[bytes] | None = [] if collect else None
+        self.usage: Usage | None = None
+        self.finish_reasons: dict[int, str] = {}  # by choice
+        self.done = False  # [DONE] came
+        self.error: Any = None  # the `error` member of a payload, when the upstream broke off with one
+        self.num_chunks = 0  # payloads with something for the client: about as many as tokens
+
+    @property
+    def finished(self) -> bool:
+        """Whether every choice has come to its end: without that, the stream was cut."""
+        return len(self.finish_reasons) >= self._num_choices and self.error is None
+
+    @property
+    def payloads(self) -> list[bytes]:
+        """What was collected; empty when nothing was to be."""
+        return self._payloads or []
+
+    def read(self, payload: bytes) -> bytes | None:
+        """What the client is to get of this payload: itself, less, or (None) nothing."""
+        if payload == DONE:
+            self.done = True
+            return payload
+        if self._payloads is not None:
+            self._payloads.append(payload)
+        has_usage = b'"usage"' in payload
+        if has_usage and not self._client_wants_usage and payload.endswith(_NULL_USAGE_AT_THE_END):
+            # The last member of the outermost object, since only that object's brace follows it.
+            payload = payload[: -len(_NULL_USAGE_AT_THE_END)] + b"}"
+            has_usage = b'"usage"' in payload
+        if has_usage or b'"error"' in payload or _FINISH.search(payload):
+            return self._study(payload, has_usage)
+        self.num_chunks += 1
+        return payload
+
+    def _study(self, payload: bytes, has_usage: bool) -> bytes | None:
+        try:
+            chunk = _decode_chunk(payload)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            self.num_chunks += 1
+            return payload  # not ours to judge: it goes to the client as it came
+        for choice in chunk.choices or ():
+            if choice.finish_reason:
+                self.finish_reasons[choice.index] = choice.finish_reason
+        if chunk.error is not None:
+            self.error = chunk.error
+            return payload
+        usage = read_usage(chunk.usage)
+        if usage is not None:
+            self.usage = usage.maximum(self.usage)
+        if chunk.choices:
+            self.num_chunks += 1
+        if not has_usage or self._client_wants_usage:
+            return payload
+        if len(chunk.usage) and not chunk.choices:
+            return None
+        return remove(payload, "usage")
+
+
+def content_of(payloads: list[bytes]) -> str:
+    """The text in a stream's payloads, all choices' together: what a cut answer is charged by."""
+    texts: list[str] = []
+    for payload in payloads:
+        try:
+            fields = decode_members(payload)
+            choices = msgspec.json.decode(fields["choices"])
+            for choice in choices:
+                text = choice.get("text") or (choice.get("delta") or {}).get("content")
+                if isinstance(text, str):
+                    texts.append(text)
+        except (msgspec.DecodeError, KeyError, AttributeError, TypeError, RecursionError):
+            continue
+    return "".join(texts)
