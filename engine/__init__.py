@@ -1,1 +1,1 @@
-"""Run a language model on this machine. Knows nothing of HTTP, tenants or money: only opaque salts and fairness keys."""
+"""Run a language model on this machine. Knows no HTTP, tenants or money: only opaque salts and fairness keys."""

@@ -6,6 +6,7 @@ EngineError
 │   ├── PromptTooLong
 │   └── TemplateError     the model has no chat template, or the template refused the messages
 ├── EngineOverloaded      the waiting queue is full
+├── StepFailed            the model's forward pass failed: the requests that were running are lost, the engine goes on
 └── EngineStopped         the engine was closed, or its thread died
 """
 
@@ -39,6 +40,10 @@ class TemplateError(InvalidRequest):
 
 
 class EngineOverloaded(EngineError):
+    pass
+
+
+class StepFailed(EngineError):
     pass
 
 

@@ -31,10 +31,26 @@ class Request:
     finish_reason: FinishReason | None = None
     arrival: int = 0  # order of arrival, the tie-breaker among equal priorities
     num_preemptions: int = 0
+    max_length: int = 0  # prompt and answer together may not grow beyond this
 
     @property
     def num_generated(self) -> int:
         return len(self.token_ids) - self.num_prompt
+
+    @property
+    def num_pending(self) -> int:
+        """Tokens whose KV is still to be computed: 1 while decoding."""
+        return len(self.token_ids) - self.num_computed
+
+    @property
+    def wants_tokens(self) -> bool:
+        """False for max_tokens = 0: the prompt is run, and nothing is sampled."""
+        return self.max_length > self.num_prompt
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Smaller goes first, and is preempted last."""
+        return self.params.priority, self.arrival
 
     @property
     def request_id(self) -> str:

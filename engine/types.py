@@ -17,13 +17,17 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_batch_tokens: int = 512  # tokens one step may run: the chunked-prefill budget
     max_batch_size: int = 64  # sequences one step may run
     max_wait_ms: float = 2.0  # an idle engine waits so long for company before its first step
-    max_waiting: int = 1024  # queued requests before EngineOverloaded
+    max_waiting: int = 1024  # requests beyond max_batch_size that may queue before EngineOverloaded
     max_model_len: int | None = None  # None: what the model file says
     num_threads: int | None = None  # None: torch's choice
+    exact_prefix: bool = False  # True: a prompt never hits blocks that were written while generating
 
 
 class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
-    """How to choose tokens. temperature 0 is greedy; top_k 0 is off; a seed reproduces whatever else is in the batch."""
+    """How to choose tokens. A seed reproduces whatever else is in the batch.
+
+    temperature 0 and top_p 0 are greedy; top_k 0 and -1 are off. temperature goes from 0 to 2.
+    """
 
     max_tokens: int | None = None  # None: up to the context's end
     temperature: float = 1.0

@@ -1,0 +1,121 @@
+"""The engine for asyncio: answers as async generators outside, one stepping thread inside. Imports no torch."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from typing import Any
+
+from engine.engine import Engine, Output
+from engine.errors import EngineOverloaded, EngineStopped
+from engine.plan import ModelRunner
+from engine.request import Request
+from engine.stepper import Stepper
+from engine.types import Delta, EngineInfo, EngineOptions, EngineStats, GenerationRequest
+
+
+class _Stream:
+    """The outputs of one request, on their way to the event loop that asked for them."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.outputs: asyncio.Queue[Output] = asyncio.Queue()
+
+
+class EngineClient:
+    """One engine for any number of concurrent requests. `runner` replaces the one that `options.model` would give."""
+
+    def __init__(self, options: EngineOptions, *, runner: ModelRunner | None = None) -> None:
+        self._options = options
+        self._runner = runner
+        self._engine: Engine | None = None
+        self._stepper: Stepper | None = None
+        self._streams: dict[Request, _Stream] = {}
+
+    async def start(self) -> None:
+        """Load the model. Raises ModelLoadError if it can't be used, ValueError if an option makes no sense."""
+        assert self._engine is None, "an engine client starts once"
+        self._engine = await asyncio.to_thread(Engine, self._options, self._runner)
+        self._stepper = Stepper(self._engine, self._options, self._deliver)
+        self._stepper.start()
+
+    async def aclose(self) -> None:
+        """End the thread after the step that is under way; running requests end with EngineStopped. Idempotent."""
+        if self._stepper is not None:
+            await asyncio.to_thread(self._stepper.stop)
+
+    @property
+    def info(self) -> EngineInfo:
+        return self._started().info
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of a prompt, with a BOS token if the model wants one."""
+        return self._started().tokenizer.encode(text)
+
+    def decode(self, token_ids: list[int]) -> str:
+        return self._started().tokenizer.decode(token_ids)
+
+    def encode_chat(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None) -> list[int]:
+        """Token ids of a conversation, up to where the answer begins. Raises TemplateError."""
+        return self._started().encode_chat(messages, tools)
+
+    async def generate(self, request: GenerationRequest) -> AsyncIterator[Delta]:
+        """The answer's deltas. Closing the generator, or cancelling its task, frees the request's blocks within a step.
+
+        Raises InvalidRequest, PromptTooLong, EngineOverloaded before the first delta; StepFailed and EngineStopped at
+        any time.
+        """
+        engine, stepper = self._started(), self._stepper
+        assert stepper is not None
+        prepared = engine.prepare(request)
+        if len(self._streams) >= self._options.max_batch_size + self._options.max_waiting:
+            raise EngineOverloaded(f"{len(self._streams)} requests are running or waiting; try again later")
+        stream = self._streams[prepared] = _Stream()
+        try:
+            stepper.submit(prepared)
+            while True:
+                output = await stream.outputs.get()
+                if output.error is not None:
+                    raise output.error
+                assert output.delta is not None
+                yield output.delta
+                if output.delta.finish_reason is not None:
+                    return
+        finally:
+            self._streams.pop(prepared, None)
+            stepper.abort(prepared)
+
+    def stats(self) -> EngineStats:
+        return self._started().stats()
+
+    def check_integrity(self) -> None:
+        """Assert that no block is lost; only meaningful while nothing runs."""
+        self._started().check_integrity()
+
+    def _started(self) -> Engine:
+        if self._engine is None:
+            raise EngineStopped("the engine has not been started")
+        return self._engine
+
+    def _deliver(self, outputs: list[Output]) -> None:
+        """On the stepping thread: wake each event loop once."""
+        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[_Stream, Output]]] = defaultdict(list)
+        for output in outputs:
+            stream = self._streams.get(output.request)
+            if stream is not None:
+                by_loop[stream.loop].append((stream, output))
+        for loop, pairs in by_loop.items():
+            try:
+                loop.call_soon_threadsafe(_hand_out, pairs)
+            except RuntimeError:  # this loop was closed with its answers unread
+                self._drop(pairs)
+
+    def _drop(self, pairs: list[tuple[_Stream, Output]]) -> None:
+        assert self._stepper is not None
+        for _, output in pairs:
+            self._streams.pop(output.request, None)
+            self._stepper.abort(output.request)
+
+
+def _hand_out(pairs: list[tuple[_Stream, Output]]) -> None:
+    for stream, output in pairs:
+        stream.outputs.put_nowait(output)

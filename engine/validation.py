@@ -1,0 +1,101 @@
+"""Refuse requests that can't be served, and bring the others into one form. Knows the model's limits, no weights."""
+
+import math
+import secrets
+from array import array
+from collections.abc import Sequence
+
+import msgspec
+
+from engine.errors import InvalidRequest, PromptTooLong
+from engine.types import EngineOptions, GenerationRequest, SamplingParams
+
+MAX_TEMPERATURE = 2.0
+SEED_BITS = 63  # of the seeds that are drawn for requests without one
+
+
+def check_options(options: EngineOptions) -> None:
+    """Raises ValueError: a wrong option is the caller's bug, not a request's fault."""
+    for name in ("max_batch_tokens", "max_batch_size", "kv_cache_mb"):
+        if getattr(options, name) < 1:
+            raise ValueError(f"{name} must be at least 1, not {getattr(options, name)}")
+    if options.max_waiting < 0:
+        raise ValueError(f"max_waiting must be at least 0, not {options.max_waiting}")
+    if not 0 <= options.max_wait_ms < math.inf:
+        raise ValueError(f"max_wait_ms must be a time of at least 0, not {options.max_wait_ms}")
+    if options.max_model_len is not None and options.max_model_len < 2:
+        raise ValueError(f"max_model_len must be at least 2 (a prompt and an answer), not {options.max_model_len}")
+
+
+def validated(params: GenerationRequest, *, max_length: int, vocab_size: int, bos_id: int | None) -> GenerationRequest:
+    """`params` with an empty prompt replaced by the BOS token, and its sampling normalised.
+
+    Raises InvalidRequest whose `param` names the field, PromptTooLong for a prompt of `max_length` tokens or more.
+    """
+    for name in ("request_id", "cache_salt", "fairness_key"):
+        if not isinstance(getattr(params, name), str):
+            raise InvalidRequest(f"{name} must be a string", name)
+    if not _is_int(params.priority):
+        raise InvalidRequest("priority must be an integer", "priority")
+    prompt = params.prompt_token_ids
+    if not prompt:
+        if bos_id is None:
+            raise InvalidRequest("the prompt is empty, and this model has no token to begin with", "prompt")
+        prompt = [bos_id]
+    _check_token_ids(prompt, vocab_size, "prompt")
+    if len(prompt) >= max_length:
+        raise PromptTooLong(len(prompt), max_length)
+    return msgspec.structs.replace(
+        params, prompt_token_ids=list(prompt), sampling=normalised(params.sampling, vocab_size)
+    )
+
+
+def normalised(sampling: SamplingParams, vocab_size: int) -> SamplingParams:
+    """One form for each meaning: greedy is temperature 0, no top-k is top_k 0, and there always is a seed.
+
+    top_p = 0 means greedy: the smallest set of tokens with a mass of at least 0 is the most likely one.
+    """
+    check_sampling(sampling, vocab_size)
+    return msgspec.structs.replace(
+        sampling,
+        temperature=0.0 if sampling.top_p == 0 else float(sampling.temperature),
+        top_p=1.0 if sampling.top_p == 0 else float(sampling.top_p),
+        top_k=0 if sampling.top_k == -1 else min(sampling.top_k, vocab_size),
+        seed=secrets.randbits(SEED_BITS) if sampling.seed is None else sampling.seed,
+        stop=tuple(sampling.stop),
+        stop_token_ids=tuple(sampling.stop_token_ids),
+    )
+
+
+def check_sampling(sampling: SamplingParams, vocab_size: int) -> None:
+    """Raises InvalidRequest whose `param` names the field at fault."""
+    if sampling.max_tokens is not None and not (_is_int(sampling.max_tokens) and sampling.max_tokens >= 0):
+        raise InvalidRequest(f"max_tokens must be an integer of at least 0, not {sampling.max_tokens!r}", "max_tokens")
+    _check_range(sampling.temperature, MAX_TEMPERATURE, "temperature")
+    _check_range(sampling.top_p, 1.0, "top_p")
+    if not (_is_int(sampling.top_k) and sampling.top_k >= -1):
+        raise InvalidRequest(f"top_k must be an integer of at least -1, not {sampling.top_k!r}", "top_k")
+    if sampling.seed is not None and not (_is_int(sampling.seed) and -(2**63) <= sampling.seed < 2**64):
+        raise InvalidRequest(f"seed must be an integer of at most 64 bits, not {sampling.seed!r}", "seed")
+    if isinstance(sampling.stop, str) or not all(isinstance(stop, str) and stop for stop in sampling.stop):
+        raise InvalidRequest("stop must be a list of strings, none of them empty", "stop")
+    _check_token_ids(sampling.stop_token_ids, vocab_size, "stop_token_ids")
+
+
+def _check_range(value: object, maximum: float, param: str) -> None:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not (is_number and 0 <= value <= maximum):  # type: ignore[operator]
+        raise InvalidRequest(f"{param} must be a number from 0 to {maximum:g}, not {value!r}", param)
+
+
+def _check_token_ids(token_ids: Sequence[int], vocab_size: int, param: str) -> None:
+    try:
+        largest = max(array("I", token_ids), default=0)
+    except (TypeError, OverflowError):
+        raise InvalidRequest(f"{param} must hold token ids: integers from 0 to {vocab_size - 1}", param) from None
+    if largest >= vocab_size:
+        raise InvalidRequest(f"{param} holds {largest}, but this model's largest token id is {vocab_size - 1}", param)
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
