@@ -40,7 +40,7 @@ def replay(body: bytes, *, include_usage: bool = False) -> list[bytes]:
     return payloads
 
 
-def rewrite_identity(body: bytes, id: str, created: int) -> bytes:  # noqa: A002 - OpenAI's name
+def rewrite_identity(body: bytes, id: str, created: int) -> bytes:
     """`body` as a new answer: its own `id` and time, every other byte as it was."""
     fields = decode_members(body)
     members = locate(body, fields)

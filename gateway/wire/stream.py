@@ -46,7 +46,7 @@ class StreamReader:
         "done",
         "error",
         "finish_reasons",
-        "num_chunks",
+        "num_deltas",
         "usage",
     )
 
@@ -58,7 +58,7 @@ class StreamReader:
         self.finish_reasons: dict[int, str] = {}  # by choice
         self.done = False  # [DONE] came
         self.error: Any = None  # the `error` member of a payload, when the upstream broke off with one
-        self.num_chunks = 0  # payloads with something for the client: about as many as tokens
+        self.num_deltas = 0  # payloads with something for the client: about as many as tokens
 
     @property
     def finished(self) -> bool:
@@ -70,7 +70,7 @@ class StreamReader:
         """What was collected; empty when nothing was to be."""
         return self._payloads or []
 
-    def read(self, payload: bytes) -> bytes | None:
+    def feed(self, payload: bytes) -> bytes | None:
         """What the client is to get of this payload: itself, less, or (None) nothing."""
         if payload == DONE:
             self.done = True
@@ -84,14 +84,14 @@ class StreamReader:
             has_usage = b'"usage"' in payload
         if has_usage or b'"error"' in payload or _FINISH.search(payload):
             return self._study(payload, has_usage)
-        self.num_chunks += 1
+        self.num_deltas += 1
         return payload
 
     def _study(self, payload: bytes, has_usage: bool) -> bytes | None:
         try:
             chunk = _decode_chunk(payload)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            self.num_chunks += 1
+            self.num_deltas += 1
             return payload  # not ours to judge: it goes to the client as it came
         for choice in chunk.choices or ():
             if choice.finish_reason:
@@ -103,7 +103,7 @@ class StreamReader:
         if usage is not None:
             self.usage = usage.maximum(self.usage)
         if chunk.choices:
-            self.num_chunks += 1
+            self.num_deltas += 1
         if not has_usage or self._client_wants_usage:
             return payload
         if len(chunk.usage) and not chunk.choices:
