@@ -1,0 +1,81 @@
+"""Messages to one prompt by the model's own Jinja template, in a sandbox. Knows no tokens.
+
+A template comes with the model file and is not trusted: it can read what it is given and nothing else.
+"""
+
+import datetime
+import json
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+import jinja2
+from jinja2.ext import loopcontrols
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from engine.errors import ModelLoadError, TemplateError
+from engine.tokenizer import GUARD
+
+
+class ChatTemplate:
+    """`bos` and `eos` are the tokens' texts ("" when the model has none).
+
+    `special_tokens`, wherever they occur in a message, are guarded so that the tokenizer takes them for plain text.
+    Raises ModelLoadError when the template is no Jinja.
+    """
+
+    def __init__(self, source: str, bos: str, eos: str, special_tokens: Iterable[str] = ()) -> None:
+        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
+        environment.filters["tojson"] = _to_json
+        environment.globals["raise_exception"] = _raise_exception
+        environment.globals["strftime_now"] = _strftime_now
+        try:
+            self._template = environment.from_string(source)
+        except jinja2.TemplateSyntaxError as error:
+            raise ModelLoadError(f"the model's chat template is not valid Jinja: {error}") from error
+        self._bos, self._eos = bos, eos
+        self._guarded = {token: token[0] + GUARD + token[1:] for token in special_tokens if len(token) > 1}
+
+    def render(
+        self,
+        messages: list[dict[str, Any]],
+        tools: list[dict[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+    ) -> str:
+        """The prompt for `messages` in OpenAI's shape. Raises TemplateError when the template refuses them."""
+        try:
+            return self._template.render(
+                messages=self._guard(messages),
+                tools=self._guard(tools),
+                add_generation_prompt=add_generation_prompt,
+                bos_token=self._bos,
+                eos_token=self._eos,
+            )
+        except jinja2.TemplateError as error:
+            raise TemplateError(f"the model's chat template refuses these messages: {error}") from error
+        except (TypeError, ValueError, KeyError, AttributeError, IndexError, RecursionError) as error:
+            raise TemplateError(f"the model's chat template can't take these messages: {error}") from error
+
+    def _guard(self, value: Any) -> Any:
+        if isinstance(value, str):
+            value = value.replace(GUARD, "")
+            for token, guarded in self._guarded.items():
+                if token in value:
+                    value = value.replace(token, guarded)
+            return value
+        if isinstance(value, dict):
+            return {key: self._guard(item) for key, item in value.items()}
+        return [self._guard(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _to_json(value: Any, indent: int | None = None, ensure_ascii: bool = False, **options: Any) -> str:
+    return json.dumps(
+        value, indent=indent, ensure_ascii=ensure_ascii, **options
+    )  # unlike Jinja's, without HTML escapes
+
+
+def _raise_exception(message: str) -> NoReturn:
+    raise jinja2.TemplateError(message)
+
+
+def _strftime_now(form: str) -> str:
+    return datetime.datetime.now(datetime.UTC).strftime(form)

@@ -1,0 +1,56 @@
+"""What a loader hands over, whichever format it read: config, weights by their Hugging Face name, tokenizer, template."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from engine.errors import ModelLoadError
+from engine.models.config import ModelConfig
+
+if TYPE_CHECKING:
+    import torch
+
+    from engine.tokenizer import Tokenizer
+
+
+class Weights(Protocol):
+    """Tensors by name, read when asked for: a checkpoint never lies in memory twice."""
+
+    def __contains__(self, name: object) -> bool: ...
+
+    def get(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
+        """The tensor as stored, or float32 where it was quantised. ModelLoadError when absent or of another shape."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    name: str
+    config: ModelConfig
+    weights: Weights
+    tokenizer: Tokenizer
+    chat_template: str | None
+
+
+def load_checkpoint(path: str) -> Checkpoint:
+    """Open a .gguf file or a folder of config.json and safetensors. Raises ModelLoadError."""
+    from engine.loader import gguf, safetensors
+
+    place = Path(path).expanduser()
+    if place.is_dir():
+        return safetensors.load(place)
+    if place.is_file():
+        return gguf.load(place)
+    raise ModelLoadError(
+        f"{path}: no such file or folder; pull the model first (tollhouse models pull) or mend the path"
+    )
+
+
+def expect_shape(name: str, found: tuple[int, ...], wanted: tuple[int, ...]) -> None:
+    if found != wanted:
+        raise ModelLoadError(
+            f"tensor {name} has shape {list(found)}, the config calls for {list(wanted)}; "
+            "the file is damaged or of another model: download it again"
+        )

@@ -1,0 +1,124 @@
+"""A GGUF file of the Llama family -> Checkpoint. Knows GGUF's names and llama.cpp's row order, no arithmetic."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from engine.errors import ModelLoadError
+from engine.loader.checkpoint import Checkpoint, expect_shape
+from engine.loader.dequantise import dequantise
+from engine.loader.gguf_file import REMEDY, GGUFFile
+from engine.models.config import ModelConfig, RopeScaling
+from engine.tokenizer import Tokenizer
+
+# Hugging Face's name inside a layer -> GGUF's
+_LAYER_NAMES = {
+    "input_layernorm.weight": "attn_norm.weight",
+    "self_attn.q_proj.weight": "attn_q.weight",
+    "self_attn.k_proj.weight": "attn_k.weight",
+    "self_attn.v_proj.weight": "attn_v.weight",
+    "self_attn.o_proj.weight": "attn_output.weight",
+    "post_attention_layernorm.weight": "ffn_norm.weight",
+    "mlp.gate_proj.weight": "ffn_gate.weight",
+    "mlp.up_proj.weight": "ffn_up.weight",
+    "mlp.down_proj.weight": "ffn_down.weight",
+}
+_TOP_NAMES = {
+    "model.embed_tokens.weight": "token_embd.weight",
+    "model.norm.weight": "output_norm.weight",
+    "lm_head.weight": "output.weight",
+    "rope_factors": "rope_freqs.weight",
+}
+_LAYER = re.compile(r"model\.layers\.(\d+)\.(.+)")
+
+
+def load(path: Path) -> Checkpoint:
+    """Map the file and read its metadata; weights are dequantised when asked for. Raises ModelLoadError."""
+    file = GGUFFile(path)
+    config = read_config(file)
+    return Checkpoint(
+        name=str(file.metadata.get("general.name") or path.stem),
+        config=config,
+        weights=GGUFWeights(file, config),
+        tokenizer=Tokenizer.from_gguf(file.metadata),
+        chat_template=file.metadata.get("tokenizer.chat_template"),
+    )
+
+
+def read_config(file: GGUFFile) -> ModelConfig:
+    architecture = str(file.metadata.get("general.architecture", ""))
+
+    def figure(key: str, default: Any = None) -> Any:
+        value = file.metadata.get(f"{architecture}.{key}", default)
+        if value is None:
+            raise ModelLoadError(f"{file.path}: metadata key {architecture}.{key} is missing; {REMEDY}")
+        return value
+
+    if "token_embd.weight" not in file.tensors:
+        raise ModelLoadError(f"{file.path}: tensor token_embd.weight is missing; {REMEDY}")
+    num_heads = int(figure("attention.head_count"))
+    hidden_size = int(figure("embedding_length"))
+    return ModelConfig(
+        architecture=architecture,
+        hidden_size=hidden_size,
+        num_layers=int(figure("block_count")),
+        num_heads=num_heads,
+        num_kv_heads=int(figure("attention.head_count_kv", num_heads)),
+        head_dim=int(figure("attention.key_length", hidden_size // max(num_heads, 1))),
+        intermediate_size=int(figure("feed_forward_length")),
+        vocab_size=file.tensors["token_embd.weight"].shape[0],
+        context_length=int(figure("context_length")),
+        rope_theta=float(figure("rope.freq_base", 10000.0)),
+        rms_norm_eps=float(figure("attention.layer_norm_rms_epsilon")),
+        rope_scaling=_rope_scaling(file, architecture),
+    )
+
+
+def _rope_scaling(file: GGUFFile, architecture: str) -> RopeScaling | None:
+    kind = file.metadata.get(f"{architecture}.rope.scaling.type", "none")
+    if kind == "none":
+        return None
+    if kind != "linear":
+        raise ModelLoadError(f"{file.path}: rope scaling {kind!r} is not supported; use a model without it")
+    return RopeScaling(kind="linear", factor=float(file.metadata[f"{architecture}.rope.scaling.factor"]))
+
+
+class GGUFWeights:
+    """Implements `Weights`. Q and K rows come back in Hugging Face's order (see `unpermute`)."""
+
+    def __init__(self, file: GGUFFile, config: ModelConfig) -> None:
+        self._file = file
+        self._config = config
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self._gguf_name(name) in self._file.tensors
+
+    def get(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
+        stored = self._file.tensors.get(self._gguf_name(name))
+        if stored is None:
+            raise ModelLoadError(f"{self._file.path}: tensor {self._gguf_name(name)} is missing; {REMEDY}")
+        expect_shape(stored.name, stored.shape, shape)
+        weight = dequantise(stored)
+        if name.endswith("q_proj.weight"):
+            return unpermute(weight, self._config.num_heads)
+        if name.endswith("k_proj.weight"):
+            return unpermute(weight, self._config.num_kv_heads)
+        return weight
+
+    @staticmethod
+    def _gguf_name(name: str) -> str:
+        if match := _LAYER.fullmatch(name):
+            return f"blk.{match[1]}.{_LAYER_NAMES.get(match[2], match[2])}"
+        return _TOP_NAMES.get(name, name)
+
+
+def unpermute(weight: torch.Tensor, num_heads: int) -> torch.Tensor:
+    """Undo convert_hf_to_gguf.py's reordering of Q and K rows, [num_heads * head_dim, hidden].
+
+    llama.cpp rotates neighbours (0, 1), (2, 3), ...; Hugging Face rotates halves (0, d/2), (1, d/2 + 1), ...
+    Inside each head the converter interleaved the two halves; here they are parted again.
+    """
+    rows, columns = weight.shape
+    return weight.view(num_heads, rows // num_heads // 2, 2, columns).transpose(1, 2).reshape(rows, columns)

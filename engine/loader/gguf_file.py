@@ -1,0 +1,123 @@
+"""The GGUF container: header, metadata and a memory-mapped view of each tensor's bytes. Knows no model.
+
+Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md (versions 2 and 3, little-endian).
+"""
+
+import mmap
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
+
+from engine.errors import ModelLoadError
+
+REMEDY = "the file is damaged or incomplete: download it again"
+
+# type code of the format -> struct code; 8 is a string, 9 an array
+_SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+_STRING, _ARRAY = 8, 9
+_MAX_DIMENSIONS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class GGUFTensor:
+    """`data` holds the blocks of one tensor as raw bytes; `shape` is in torch's order (rows first)."""
+
+    name: str
+    kind: GGMLQuantizationType
+    shape: tuple[int, ...]
+    data: npt.NDArray[np.uint8]
+
+
+class GGUFFile:
+    """`metadata` by key, `tensors` by name. Raises ModelLoadError when the file is not what it says it is."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.metadata: dict[str, Any] = {}
+        self.tensors: dict[str, GGUFTensor] = {}
+        if path.stat().st_size < 24:
+            raise ModelLoadError(f"{path}: shorter than a GGUF header; {REMEDY}")
+        with path.open("rb") as file:
+            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self._offset = 0
+        try:
+            self._read()
+        except (struct.error, UnicodeDecodeError, OverflowError) as error:
+            raise ModelLoadError(f"{path}: header unreadable at byte {self._offset} ({error}); {REMEDY}") from error
+
+    def _read(self) -> None:
+        magic, version, num_tensors, num_keys = self._unpack("4sIQQ")
+        if magic != b"GGUF":
+            raise ModelLoadError(f"{self.path}: not a GGUF file (it begins with {magic!r}); check the model's path")
+        if version not in (2, 3):
+            raise ModelLoadError(
+                f"{self.path}: GGUF version {version} is not supported (2 and 3 are); convert it again"
+            )
+        for _ in range(num_keys):
+            key = self._string()
+            self.metadata[key] = self._value(self._unpack("I")[0])
+        headers = [self._tensor_header() for _ in range(num_tensors)]
+        alignment = int(self.metadata.get("general.alignment", 32))
+        if alignment <= 0:
+            raise ModelLoadError(f"{self.path}: general.alignment is {alignment}; {REMEDY}")
+        start = -(-self._offset // alignment) * alignment
+        for name, shape, code, offset in headers:
+            self.tensors[name] = self._tensor(name, shape, code, start + offset)
+
+    def _unpack(self, code: str) -> tuple[Any, ...]:
+        values = struct.unpack_from("<" + code, self._map, self._offset)
+        self._offset += struct.calcsize("<" + code)
+        return values
+
+    def _string(self) -> str:
+        (length,) = self._unpack("Q")
+        end = self._offset + length
+        if end > len(self._map):
+            raise struct.error(f"a string of {length} bytes runs past the end")
+        text = self._map[self._offset : end].decode("utf-8")
+        self._offset = end
+        return text
+
+    def _value(self, code: int) -> Any:
+        if code == _STRING:
+            return self._string()
+        if code != _ARRAY:
+            if code not in _SCALARS:
+                raise struct.error(f"unknown value type {code}")
+            return self._unpack(_SCALARS[code])[0]
+        item, length = self._unpack("IQ")
+        if length > len(self._map):
+            raise struct.error(f"an array of {length} values runs past the end")
+        if item in _SCALARS:
+            return list(self._unpack(f"{length}{_SCALARS[item]}"))
+        return [self._value(item) for _ in range(length)]
+
+    def _tensor_header(self) -> tuple[str, tuple[int, ...], int, int]:
+        name = self._string()
+        (num_dimensions,) = self._unpack("I")
+        if num_dimensions > _MAX_DIMENSIONS:
+            raise struct.error(f"tensor {name} has {num_dimensions} dimensions")
+        shape = self._unpack(f"{num_dimensions}Q")
+        code, offset = self._unpack("IQ")
+        return name, tuple(reversed(shape)), code, offset
+
+    def _tensor(self, name: str, shape: tuple[int, ...], code: int, start: int) -> GGUFTensor:
+        try:
+            kind = GGMLQuantizationType(code)
+        except ValueError:
+            raise ModelLoadError(
+                f"{self.path}: tensor {name} has the unknown type {code}; {REMEDY}, or use a common quantisation"
+            ) from None
+        block, num_bytes = GGML_QUANT_SIZES[kind]
+        count = int(np.prod(shape, dtype=object)) if shape else 1
+        if count % block or (shape and shape[-1] % block):
+            raise ModelLoadError(f"{self.path}: tensor {name} {list(shape)} is not whole blocks of {block}; {REMEDY}")
+        size = count // block * num_bytes
+        if start + size > len(self._map):
+            raise ModelLoadError(f"{self.path}: tensor {name} ends beyond the file's {len(self._map)} bytes; {REMEDY}")
+        return GGUFTensor(name, kind, shape, np.frombuffer(self._map, np.uint8, size, start))

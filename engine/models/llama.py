@@ -1,0 +1,99 @@
+"""The Llama family (Llama 2 and 3, Mistral without a window, SmolLM 1 and 2): Touvron et al. 2023, arXiv:2307.09288.
+
+A model file holds what is this family's own; what families share is in engine/layers.
+"""
+
+import torch
+
+from engine.layers.attention import Attention
+from engine.layers.mlp import GatedMLP
+from engine.layers.rotary import rotary_tables
+from engine.loader.checkpoint import Weights
+from engine.models.config import ModelConfig
+from kernels.batch import TokenBatch
+from kernels.operations import HeadShape, KVCache, Operations
+
+
+class LlamaModel:
+    """Raises ModelLoadError when a weight is missing or of another shape. A missing lm_head is the embedding's."""
+
+    def __init__(self, config: ModelConfig, weights: Weights, operations: Operations, context_length: int) -> None:
+        self.heads = HeadShape(config.num_heads, config.num_kv_heads, config.head_dim)
+        self._operations = operations
+        self._eps = config.rms_norm_eps
+        device, hidden = operations.device, config.hidden_size
+        embedding = weights.get("model.embed_tokens.weight", (config.vocab_size, hidden))
+        tied = "lm_head.weight" not in weights
+        self._embedding = embedding.to(device, operations.dtype)
+        self._head = operations.pack(
+            self._embedding if tied else weights.get("lm_head.weight", (config.vocab_size, hidden))
+        )
+        self._layers = [LlamaLayer(config, weights, operations, index) for index in range(config.num_layers)]
+        self._norm = _norm(weights, "model.norm.weight", hidden, device)
+        factors = weights.get("rope_factors", (config.head_dim // 2,)) if "rope_factors" in weights else None
+        cos, sin = rotary_tables(config.head_dim, config.rope_theta, context_length, config.rope_scaling, factors)
+        self._rotary = cos.to(device), sin.to(device)
+        per_layer = hidden * (self.heads.qkv_size + config.num_heads * config.head_dim + 3 * config.intermediate_size)
+        self.num_parameters = (
+            embedding.numel() * (1 if tied else 2) + hidden + config.num_layers * (per_layer + 2 * hidden)
+        )
+
+    def forward(
+        self, token_ids: torch.Tensor, sampled_rows: torch.Tensor, batch: TokenBatch, cache: KVCache
+    ) -> torch.Tensor:
+        """token_ids [T] int64 -> logits [R, vocab] float32 of the R rows that choose a token."""
+        operations = self._operations
+        residual = self._embedding[token_ids].float()  # [T, hidden]
+        update = None
+        for layer in self._layers:
+            update = layer(residual, update, self._rotary, batch, cache)
+        if not len(sampled_rows):
+            return residual.new_empty(0, self._head.num_outputs)
+        assert update is not None
+        last = operations.add_rms_norm(residual[sampled_rows], update[sampled_rows], self._norm, self._eps)
+        return operations.logits(last, self._head)
+
+
+class LlamaLayer:
+    """Pre-norm attention and feed-forward. What a layer adds to the residual is added by the next norm, in one pass."""
+
+    def __init__(self, config: ModelConfig, weights: Weights, operations: Operations, index: int) -> None:
+        hidden, heads = config.hidden_size, HeadShape(config.num_heads, config.num_kv_heads, config.head_dim)
+        prefix = f"model.layers.{index}."
+
+        def weight(name: str, rows: int, columns: int) -> torch.Tensor:
+            return weights.get(f"{prefix}{name}.weight", (rows, columns))
+
+        q_size, kv_size = heads.num_heads * heads.head_dim, heads.num_kv_heads * heads.head_dim
+        q = weight("self_attn.q_proj", q_size, hidden)
+        k = weight("self_attn.k_proj", kv_size, hidden)
+        v = weight("self_attn.v_proj", kv_size, hidden)
+        output = weight("self_attn.o_proj", hidden, q_size)
+        self._operations = operations
+        self._eps = config.rms_norm_eps
+        self._attention = Attention(operations, index, heads, torch.cat([q, k, v]), output)
+        self._mlp = GatedMLP(
+            operations,
+            weight("mlp.gate_proj", config.intermediate_size, hidden),
+            weight("mlp.up_proj", config.intermediate_size, hidden),
+            weight("mlp.down_proj", hidden, config.intermediate_size),
+        )
+        self._attention_norm = _norm(weights, f"{prefix}input_layernorm.weight", hidden, operations.device)
+        self._mlp_norm = _norm(weights, f"{prefix}post_attention_layernorm.weight", hidden, operations.device)
+
+    def __call__(
+        self,
+        residual: torch.Tensor,
+        update: torch.Tensor | None,
+        rotary: tuple[torch.Tensor, torch.Tensor],
+        batch: TokenBatch,
+        cache: KVCache,
+    ) -> torch.Tensor:
+        """residual [T, hidden] float32 takes in `update` and the attention's; returns the MLP's update."""
+        norm = self._operations.add_rms_norm
+        attended = self._attention(norm(residual, update, self._attention_norm, self._eps), rotary, batch, cache)
+        return self._mlp(norm(residual, attended, self._mlp_norm, self._eps))
+
+
+def _norm(weights: Weights, name: str, size: int, device: torch.device) -> torch.Tensor:
+    return weights.get(name, (size,)).to(device, torch.float32)

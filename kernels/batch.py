@@ -1,0 +1,90 @@
+"""Where each row of one step belongs: position, cache slot, block table. Built on the host once a step, shared by all layers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+BLOCK_SIZE = 16  # tokens a cache block holds
+TILE = 8  # query rows the torch attention runs together: a token's place in its tile is its position modulo TILE
+_BUCKET = 4 * BLOCK_SIZE  # key counts are rounded up to this, so that few shapes occur
+
+
+@dataclass(slots=True, frozen=True)
+class SequenceRows:
+    """Rows of one sequence: tokens [start, start + num_tokens), whose KV lies in `block_ids`."""
+
+    start: int
+    num_tokens: int
+    block_ids: Sequence[int]
+
+
+@dataclass(slots=True, frozen=True)
+class TileGroup:
+    """Tiles of query rows that see an equal number of keys, rounded up.
+
+    rows [n, TILE] int64: the batch row of each query, `num_rows` where the tile has none (a row of padding).
+    last_key [n, TILE] int64: the last position a query sees. blocks [n, num_keys / BLOCK_SIZE] int64: block ids.
+    """
+
+    rows: torch.Tensor
+    last_key: torch.Tensor
+    blocks: torch.Tensor
+
+
+class TokenBatch:
+    """positions, sequences int32 [T]; slots int64 [T]; block_tables int32 [S, B], padded with 0; all on `device`."""
+
+    def __init__(self, sequences: Sequence[SequenceRows], device: torch.device) -> None:
+        self._sequences = sequences
+        self._device = device
+        starts = np.array([rows.start for rows in sequences])
+        counts = np.array([rows.num_tokens for rows in sequences])
+        self.num_rows = int(counts.sum())
+        tables = np.zeros((len(sequences), max(len(rows.block_ids) for rows in sequences)), np.int32)
+        for table, rows in zip(tables, sequences, strict=True):
+            table[: len(rows.block_ids)] = rows.block_ids
+        owner = np.repeat(np.arange(len(sequences)), counts)
+        first_row = np.cumsum(counts) - counts
+        positions = starts[owner] + np.arange(self.num_rows) - first_row[owner]
+        slots = tables[owner, positions // BLOCK_SIZE].astype(np.int64) * BLOCK_SIZE + positions % BLOCK_SIZE
+        self.first_row = first_row
+        self.positions = self._tensor(positions.astype(np.int32))
+        self.sequences = self._tensor(owner.astype(np.int32))
+        self.slots = self._tensor(slots)
+        self.block_tables = self._tensor(tables)
+        self._tiles: list[TileGroup] | None = None
+
+    @property
+    def tiles(self) -> list[TileGroup]:
+        """Every row in exactly one tile; what a tile computes depends on its positions alone, not on the batch."""
+        if self._tiles is None:
+            self._tiles = self._cut_tiles()
+        return self._tiles
+
+    def _cut_tiles(self) -> list[TileGroup]:
+        groups: dict[int, list[tuple[int, int, int]]] = {}  # number of keys -> (sequence, tile start, row of its start)
+        for index, rows in enumerate(self._sequences):
+            end = rows.start + rows.num_tokens
+            for tile in range(rows.start // TILE * TILE, end, TILE):
+                num_keys = -(-(tile + TILE) // _BUCKET) * _BUCKET
+                groups.setdefault(num_keys, []).append((index, tile, int(self.first_row[index]) + tile - rows.start))
+        return [self._group(num_keys, members) for num_keys, members in sorted(groups.items())]
+
+    def _group(self, num_keys: int, members: list[tuple[int, int, int]]) -> TileGroup:
+        index, tile, row = (np.array(column)[:, None] for column in zip(*members, strict=True))
+        lane = np.arange(TILE)[None]
+        first = np.array([self._sequences[i].start for i in index[:, 0]])[:, None]
+        end = first + np.array([self._sequences[i].num_tokens for i in index[:, 0]])[:, None]
+        used = (tile + lane >= first) & (tile + lane < end)
+        blocks = np.zeros((len(members), num_keys // BLOCK_SIZE), np.int64)
+        for line, i in zip(blocks, index[:, 0], strict=True):
+            ids = self._sequences[i].block_ids[: len(line)]
+            line[: len(ids)] = ids
+        return TileGroup(
+            self._tensor(np.where(used, row + lane, self.num_rows)), self._tensor(tile + lane), self._tensor(blocks)
+        )
+
+    def _tensor(self, values: np.ndarray) -> torch.Tensor:  # type: ignore[type-arg]  # any dtype
+        return torch.from_numpy(values).to(self._device)
