@@ -1,6 +1,7 @@
 """What crosses the cache's border. Imports neither torch nor FAISS."""
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import Literal, Protocol
 
 import msgspec
 import numpy as np
@@ -18,6 +19,9 @@ class CacheOptions(msgspec.Struct, frozen=True, kw_only=True):
     ttl_s: float = 86_400.0
     max_mb: int = 256  # budget of the stored answers and vectors together; least recently used go first
     num_candidates: int = 8
+    max_answer_kb: int = 1024  # a larger answer is not stored
+    min_content_words: int = 2  # a text with fewer is answered by the exact tier only
+    embed_timeout_s: float = 0.25  # an embedder slower than this costs the request its semantic tier, nothing else
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,3 +59,47 @@ class Lookup(msgspec.Struct, frozen=True, kw_only=True):
     answer: StoredAnswer | None = None
     similarity: float | None = None
     embedding: Vector | None = None
+
+
+class CacheStats(msgspec.Struct, frozen=True, kw_only=True):
+    """Gauges (entries, vectors, partitions, bytes) and counters since the start."""
+
+    entries: int
+    vectors: int
+    partitions: int
+    bytes: int
+    hits_exact: int
+    hits_semantic: int
+    misses: int
+    bypasses: int
+    admissions: int
+    rejections: int  # answers that were offered and not stored
+    evictions: int  # for room
+    expirations: int
+    embed_failures: int
+    guard_vetoes: dict[str, int]  # reason ("guard:number") -> candidates it refused
+
+
+class TextEmbedder(Protocol):
+    """What the cache needs of an embedder; semcache.embedder.Embedder is one."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def dimension(self) -> int: ...
+    async def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]: ...  # (n, d), rows of length 1
+    def fits(self, text: str) -> bool: ...  # False: the end of the text has no influence on the vector
+
+
+class Verifier(Protocol):
+    """A second opinion on a candidate that passed the guards. What it raises counts as a no."""
+
+    async def same_answer(self, question: str, stored_question: str) -> bool: ...
+
+
+class ExactStore(Protocol):
+    """An exact tier shared between processes. An implementation that can't reach its server answers None and forgets."""
+
+    async def get(self, key: bytes) -> bytes | None: ...
+    async def put(self, key: bytes, value: bytes) -> None: ...
+    async def delete(self, key: bytes) -> None: ...
