@@ -1,0 +1,131 @@
+"""One answer of an HTTP upstream: its bytes, decoded, as a whole or as events, each wait under its limit."""
+
+import re
+from collections import deque
+from collections.abc import AsyncIterator
+
+import httpx
+
+from gateway.upstream.encoding import Inflater
+from gateway.upstream.errors import ConnectFailure, Phase, ProtocolFailure, TimeoutFailure, UpstreamFailure
+from gateway.upstream.first_token import is_prelude
+from gateway.upstream.timer import PhaseTimer
+from gateway.upstream.transport import Body
+from gateway.wire.sse import DONE, EventTooLarge, SseParser
+
+MAX_INFLATED_PIECE = 64 * 1024 * 1024
+# Within a JSON string the quotes are escaped, so this matches a key of the chunk and nothing that a model wrote.
+FINISHED = re.compile(rb'"finish_reason"\s*:\s*"')
+
+
+def translate(error: httpx.HTTPError, connect_s: float = 0.0) -> UpstreamFailure:
+    """httpx's errors as ours."""
+    if isinstance(error, httpx.ConnectTimeout | httpx.PoolTimeout):
+        return TimeoutFailure("connect", connect_s)
+    if isinstance(error, httpx.ConnectError | httpx.ProxyError | httpx.UnsupportedProtocol):
+        return ConnectFailure(str(error))
+    return ProtocolFailure(str(error) or type(error).__name__)
+
+
+class Answer:
+    """What came after the headers. Raises UpstreamFailure for whatever goes wrong with it."""
+
+    def __init__(self, response: httpx.Response, timer: PhaseTimer) -> None:
+        assert isinstance(response.stream, httpx.AsyncByteStream)
+        self.content_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        self._stream = response.stream
+        self._pieces = aiter(response.stream)
+        self._timer = timer
+        coding = response.headers.get("content-encoding", "identity").strip().lower()
+        try:
+            self._inflater = None if coding in ("", "identity") else Inflater(coding)
+        except httpx.DecodingError as error:
+            raise translate(error) from error
+
+    async def read(self, phase: Phase, seconds: float, *, from_start: bool = False) -> bytes:
+        """The next bytes, b"" at the end."""
+        try:
+            with self._timer.limit(phase, seconds, from_start=from_start):
+                while True:
+                    piece = await anext(self._pieces, None)
+                    if self._inflater is None:
+                        return piece or b""
+                    if piece is None:
+                        return self._end_of_inflated(self._inflater)
+                    if inflated := self._inflater.feed(piece, MAX_INFLATED_PIECE):
+                        return inflated
+        except httpx.HTTPError as error:
+            raise translate(error) from error
+
+    @staticmethod
+    def _end_of_inflated(inflater: Inflater) -> bytes:
+        if not inflater.finished:
+            raise ProtocolFailure("the compressed answer is cut off")
+        return b""
+
+    async def whole(self, limit: int, idle_s: float) -> bytes:
+        pieces: list[bytes] = []
+        size = 0
+        while piece := await self.read("idle", idle_s):
+            pieces.append(piece)
+            size += len(piece)
+            if size > limit:
+                raise ProtocolFailure(f"the answer is longer than {limit} bytes")
+        await self.aclose()
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def linger(self) -> None:
+        """All that matters is here: the rest may run out so that the connection can be used again."""
+        if isinstance(self._stream, Body):
+            self._stream.linger()
+
+    async def aclose(self) -> None:
+        self._timer.close()
+        await self._stream.aclose()
+
+
+class EventStream(AsyncIterator[list[bytes]]):
+    """The data payloads of an event stream, as many as arrived together; `[DONE]` is the last if it was sent.
+
+    A stream without `[DONE]` counts as whole if one of its last chunks had a finish_reason; any other end is a
+    ProtocolFailure.
+    """
+
+    def __init__(self, answer: Answer, first_token_s: float, idle_s: float) -> None:
+        self._answer = answer
+        self._parser = SseParser()
+        self._first_token_s = first_token_s
+        self._idle_s = idle_s
+        self._begun = False
+        self._ended = False
+        self._last: deque[bytes] = deque(maxlen=8)
+
+    async def __anext__(self) -> list[bytes]:
+        while not self._ended:
+            payloads = self._parse(await self._read())
+            if not payloads:
+                continue
+            self._begun = self._begun or not all(map(is_prelude, payloads))
+            self._last.extend(payloads)
+            if DONE in payloads:
+                self._ended = True
+                self._answer.linger()
+                return payloads[: payloads.index(DONE) + 1]
+            return payloads
+        if not any(payload == DONE or FINISHED.search(payload) for payload in self._last):
+            raise ProtocolFailure("the event stream ended without finish_reason and [DONE]")
+        raise StopAsyncIteration
+
+    async def _read(self) -> bytes:
+        if self._begun:
+            return await self._answer.read("idle", self._idle_s)
+        return await self._answer.read("first_token", self._first_token_s, from_start=True)  # comments don't count
+
+    def _parse(self, piece: bytes) -> list[bytes]:
+        if not piece:
+            self._ended = True
+            return self._parser.close()
+        try:
+            return self._parser.feed(piece)
+        except EventTooLarge as error:
+            raise ProtocolFailure(str(error)) from error

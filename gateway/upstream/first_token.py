@@ -1,0 +1,36 @@
+"""Tells a stream's opening from its first token: a chunk that only says "assistant" is not an answer yet."""
+
+from typing import Any
+
+import msgspec
+
+
+class _Choice(msgspec.Struct):
+    delta: dict[str, Any] | None = None
+    text: str | None = None
+    finish_reason: str | None = None
+
+
+class _Chunk(msgspec.Struct):
+    choices: list[_Choice] = []
+    error: Any = None
+
+
+_decoder = msgspec.json.Decoder(_Chunk)
+
+
+def is_prelude(payload: bytes) -> bool:
+    """True for a chunk without token, tool call, usage, end or error: after it, another upstream can still answer."""
+    if len(payload) > 4096 or b'"choices"' not in payload:
+        return False
+    try:
+        chunk = _decoder.decode(payload)
+    except msgspec.DecodeError:
+        return False
+    return chunk.error is None and bool(chunk.choices) and not any(map(_says_something, chunk.choices))
+
+
+def _says_something(choice: _Choice) -> bool:
+    if choice.finish_reason or choice.text:
+        return True
+    return any(value for name, value in (choice.delta or {}).items() if name != "role")

@@ -1,0 +1,150 @@
+"""Our own httpx transport: HTTP/1.1 over asyncio and httptools, about twice as fast as the next best here.
+
+It speaks to the origin directly and knows no proxies, redirects, cookies or HTTP/2; `transport_for` picks httpx's own
+transport where a proxy stands in between.
+"""
+
+import functools
+import os
+import ssl
+import urllib.request
+from collections.abc import AsyncIterator
+
+import httpx
+
+from gateway.upstream.connection import Exchange
+from gateway.upstream.pool import Pool
+
+DEFAULT_PORTS = {"http": 80, "https": 443}
+IDLE_S = 30.0  # how long an unused connection is kept
+
+
+class Body(httpx.AsyncByteStream, AsyncIterator[bytes]):
+    """The answer's body. It reads the socket only as fast as it is read itself."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if piece := await self._exchange.read():
+            return piece
+        raise StopAsyncIteration
+
+    def linger(self) -> None:
+        """For a reader that has enough: lets a short rest run out instead of closing the connection."""
+        self._exchange.linger()
+
+    async def aclose(self) -> None:
+        self._exchange.abort()
+
+
+class Transport(httpx.AsyncBaseTransport):
+    """Honours the timeouts `connect` and `pool` of a request; the time of an answer is its caller's to limit."""
+
+    def __init__(
+        self,
+        *,
+        ssl_context: ssl.SSLContext | None = None,
+        max_connections: int = 1000,
+        max_idle: int | None = None,
+        idle_s: float = IDLE_S,
+    ) -> None:
+        self._ssl_context = ssl_context
+        self._max_connections = max_connections
+        self._max_idle = max_connections if max_idle is None else max_idle
+        self._idle_s = idle_s
+        self._pools: dict[tuple[str, str, int], Pool] = {}
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Returns at the answer's headers. Raises httpx.TransportError."""
+        timeouts = request.extensions.get("timeout", {})
+        pool = self._pool(request.url)
+        method = request.method.encode()
+        parts = _encode(method, request, await request.aread())
+        while True:
+            connection = await pool.acquire(timeouts.get("pool"), timeouts.get("connect"))
+            exchange = connection.send(method, parts)
+            try:
+                await exchange.head()
+                break
+            except httpx.ReadError:
+                # A server may close an idle connection just as we send. It has not answered, and a fresh connection
+                # tells whether it is there at all.
+                if exchange.started or not exchange.reused:
+                    raise
+                pool.close_idle()
+            except BaseException:
+                exchange.abort()
+                raise
+        return httpx.Response(exchange.status, headers=exchange.headers, stream=Body(exchange))
+
+    async def aclose(self) -> None:
+        pools, self._pools = self._pools, {}
+        for pool in pools.values():
+            await pool.aclose()
+
+    def _pool(self, url: httpx.URL) -> Pool:
+        port = url.port or DEFAULT_PORTS[url.scheme]
+        key = (url.scheme, url.host, port)
+        pool = self._pools.get(key)
+        if pool is None:
+            secure = url.scheme == "https"
+            pool = self._pools[key] = Pool(
+                url.host,
+                port,
+                ssl_context=(self._ssl_context or default_ssl_context()) if secure else None,
+                max_connections=self._max_connections,
+                max_idle=self._max_idle,
+                idle_s=self._idle_s,
+            )
+        return pool
+
+
+def _encode(method: bytes, request: httpx.Request, body: bytes) -> tuple[bytes, ...]:
+    """The request as it goes over the wire. The body is whole, so it goes out with its length."""
+    headers = [item for item in request.headers.raw if item[0].lower() not in (b"content-length", b"transfer-encoding")]
+    if body or method not in (b"GET", b"HEAD"):
+        headers.append((b"content-length", b"%d" % len(body)))
+    lines = [b"%b: %b" % header for header in headers]
+    head = b"\r\n".join([b"%b %b HTTP/1.1" % (method, request.url.raw_path), *lines, b"", b""])
+    if head.count(b"\n") != len(headers) + 2 or head.count(b"\r") != len(headers) + 2:
+        raise httpx.LocalProtocolError("a header with a line break in it")
+    return (head, body) if body else (head,)
+
+
+def default_ssl_context() -> ssl.SSLContext:
+    """certifi's authorities, or those that SSL_CERT_FILE or SSL_CERT_DIR name. One context serves all providers."""
+    return _ssl_context(os.environ.get("SSL_CERT_FILE", ""), os.environ.get("SSL_CERT_DIR", ""))
+
+
+@functools.cache
+def _ssl_context(cert_file: str, cert_dir: str) -> ssl.SSLContext:
+    context = httpx.create_ssl_context()
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+def proxy_for(url: httpx.URL) -> str | None:
+    """The proxy that the environment (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY) puts in front of a URL."""
+    host = url.host if url.port is None else f"{url.host}:{url.port}"
+    if urllib.request.proxy_bypass(host):
+        return None
+    proxies = urllib.request.getproxies()
+    proxy = proxies.get(url.scheme) or proxies.get("all")
+    if proxy and "://" not in proxy:
+        return f"http://{proxy}"
+    return proxy or None
+
+
+def transport_for(base_url: str, max_connections: int) -> httpx.AsyncBaseTransport:
+    """Ours, or httpx's own behind a proxy."""
+    proxy = proxy_for(httpx.URL(base_url))
+    if proxy is None:
+        return Transport(max_connections=max_connections)
+    limits = httpx.Limits(
+        max_connections=max_connections, max_keepalive_connections=max_connections, keepalive_expiry=IDLE_S
+    )
+    return httpx.AsyncHTTPTransport(verify=default_ssl_context(), limits=limits, proxy=proxy)

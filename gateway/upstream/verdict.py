@@ -1,0 +1,99 @@
+"""What to make of an upstream's answer: serve it, try again, or go to the next candidate. Pure functions of a Reply."""
+
+import datetime
+import email.utils
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from gateway.errors import ApiError
+from gateway.upstream.errors import TimeoutFailure, UpstreamFailure
+from gateway.upstream.types import Reply
+
+OUR_FAULT = {401, 402, 403}  # our credential, our account: nothing the client could mend, and not to be shown
+PASSING = {408, 409, 429}  # may work a moment later, as may all 5xx
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """An attempt that gave nothing to serve."""
+
+    code: str  # for the books and for the client, without a word of the upstream's
+    detail: str  # for the log
+    retryable: bool = False
+    http_status: int | None = None
+    retry_after_s: float | None = None
+    timed_out: bool = False
+    reply: Reply | None = None  # passes as it came if no other candidate is left
+    error: ApiError | None = None  # a backend of ours refused
+    blameless: bool = False  # says nothing about the deployment's health
+
+
+class _Body(msgspec.Struct):
+    error: Any = None
+
+
+_decoder = msgspec.json.Decoder(_Body)
+
+
+def judge(reply: Reply, first_events: list[bytes]) -> Failed | None:
+    """None: the client shall have it, be it a success or a refusal that is the client's own doing."""
+    status = reply.status
+    if status < 300:
+        return _judge_success(reply, first_events)
+    code = f"http_{status}"
+    if status in OUR_FAULT:
+        return Failed(code, "the upstream does not accept our credentials", http_status=status)
+    if status not in PASSING and status < 500:
+        return None
+    retry_after_s = retry_after(dict(reply.headers))
+    passes = status == 429 or (status == 503 and retry_after_s is not None)
+    return Failed(
+        code,
+        f"HTTP {status}",
+        retryable=True,
+        http_status=status,
+        retry_after_s=retry_after_s,
+        reply=reply if passes else None,
+    )
+
+
+def _judge_success(reply: Reply, first_events: list[bytes]) -> Failed | None:
+    """A 200 may still hold an error, or no JSON at all."""
+    payload = reply.body if reply.events is None else first_events[0]
+    if payload is None or (reply.events is not None and b'"error"' not in payload):
+        return None
+    try:
+        error = _decoder.decode(payload).error
+    except msgspec.DecodeError as fault:
+        return Failed("protocol_error", f"the answer is not JSON: {fault}", retryable=True, http_status=reply.status)
+    if error is None:
+        return None
+    return Failed("error_in_answer", "an error in an answer with status 200", retryable=True, http_status=reply.status)
+
+
+def failure(error: UpstreamFailure | ApiError) -> Failed:
+    """What an exception of a backend means."""
+    if isinstance(error, ApiError):
+        code = error.code or error.type
+        return Failed(code, error.message, http_status=error.status, error=error, blameless=True)
+    if isinstance(error, TimeoutFailure):
+        return Failed(f"timeout_{error.phase}", str(error), retryable=True, timed_out=True)
+    return Failed(error.code, str(error), retryable=True)
+
+
+def retry_after(headers: dict[str, str]) -> float | None:
+    """Seconds that the upstream asks us to wait (RFC 9110, section 10.2.3); None if it does not say, or not clearly."""
+    try:
+        if "retry-after-ms" in headers:
+            return max(0.0, float(headers["retry-after-ms"]) / 1000)
+        value = headers.get("retry-after", "").strip()
+        if not value:
+            return None
+        if value[0].isdigit() or value[0] in "+-.":
+            return max(0.0, float(value))
+        when = email.utils.parsedate_to_datetime(value)
+        return max(0.0, (when - datetime.datetime.now(when.tzinfo)).total_seconds())
+    except (ValueError, OverflowError):
+        return None
