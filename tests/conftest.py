@@ -1,6 +1,5 @@
 """Fixtures that every package's tests share: the two small models, pulled once; PostgreSQL and Redis, for real."""
 
-import asyncio
 import importlib.util
 import os
 import shutil
@@ -110,20 +109,8 @@ class PostgresServer:
             self._process = None
 
     def new_database(self) -> str:
-        import asyncpg
-
         name = f"t{uuid.uuid4().hex[:12]}"
-
-        async def create() -> None:
-            connection = await asyncpg.connect(host="127.0.0.1", port=self.port, user="postgres", database="postgres")
-            await connection.execute(f"CREATE DATABASE {name}")
-            await connection.close()
-
-        runner = asyncio.Runner()  # asyncio.run would take the thread's event loop away from whoever set one
-        try:
-            runner.run(create())
-        finally:
-            runner.close()
+        self._run("createdb", "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", name)
         return f"postgresql+asyncpg://postgres@127.0.0.1:{self.port}/{name}"
 
     def remove(self) -> None:

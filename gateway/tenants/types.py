@@ -4,9 +4,11 @@ from typing import Literal
 
 import msgspec
 
+Capture = Literal["off", "signals", "text"]  # what the decisions table may keep of a tenant's requests
+
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """None is unlimited."""
+    """None: the config's [limits] decide. 0 is unlimited."""
 
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
@@ -19,7 +21,7 @@ class Tenant(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     baseline_model: str | None = None  # the counterfactual: what this tenant would have used
     default_max_tokens: int | None = None  # reserved for a request that names no max_tokens
-    capture: Literal["off", "signals", "text"] = "signals"
+    capture: Capture = "signals"
     disabled: bool = False
 
 

@@ -1,0 +1,60 @@
+"""Who is calling? Answered from memory by the key's hash, so that it costs microseconds and outlives the database.
+
+The secret itself is never compared: it is hashed and the hash is looked up, so timing says nothing about it. The same
+goes for messages: none repeats any part of what the caller sent.
+"""
+
+import hashlib
+
+from gateway.errors import AuthenticationError
+from gateway.store.database import Database
+from gateway.store.tenants import select_principals
+from gateway.store.versions import VersionWatch
+from gateway.tenants.types import Principal
+
+_sha256 = hashlib.sha256
+_SCHEME = {"WWW-Authenticate": "Bearer"}
+_MISSING = (
+    "You didn't provide an API key. Send it in an Authorization header: `Authorization: Bearer sk-th-...`. "
+    "Keys are made with `tollhouse keys create`."
+)
+_UNKNOWN = "Incorrect API key provided. Keys are made with `tollhouse keys create`."
+
+
+class Authenticator:
+    """`start` before use, `aclose` after. What the CLI changes is noticed within `interval_s`."""
+
+    def __init__(self, database: Database, *, interval_s: float = 0.5) -> None:
+        self._database = database
+        self._principals: dict[bytes, Principal] = {}
+        self._watch = VersionWatch(database, "tenants", self._reload, interval_s)
+
+    async def start(self) -> None:
+        """Raises StoreError when the database can't be read."""
+        await self._watch.start()
+
+    async def aclose(self) -> None:
+        await self._watch.aclose()
+
+    @property
+    def error(self) -> str | None:
+        """Why keys are not being refreshed at the moment; those known keep working."""
+        return self._watch.error
+
+    def authenticate(self, authorization: str | None) -> Principal:
+        """Takes the Authorization header. Raises AuthenticationError."""
+        if not authorization or authorization[:7].lower() != "bearer ":
+            raise AuthenticationError(_MISSING, headers=_SCHEME)
+        key = authorization[7:].strip()
+        principal = self._principals.get(_sha256(key.encode("utf-8", "surrogatepass")).digest())
+        if principal is None:
+            raise AuthenticationError(_UNKNOWN if key else _MISSING, headers=_SCHEME)
+        if principal.key.disabled:
+            raise AuthenticationError("This API key has been disabled.", headers=_SCHEME)
+        if principal.tenant.disabled:
+            raise AuthenticationError("The tenant of this API key has been disabled.", headers=_SCHEME)
+        return principal
+
+    async def _reload(self) -> None:
+        found = await select_principals(self._database)
+        self._principals = {bytes.fromhex(key_hash): principal for key_hash, principal in found}

@@ -1,0 +1,122 @@
+"""Keys are known from memory: at once, within a second of a change, and while the database is away."""
+
+import asyncio
+import logging
+import time
+from typing import Any
+
+import pytest
+
+from gateway.errors import AuthenticationError
+from gateway.store.database import Database
+from gateway.store.errors import StoreUnavailable
+from gateway.tenants import registry
+from gateway.tenants.auth import Authenticator
+
+
+@pytest.fixture
+async def database(database_url: str):
+    database = Database(database_url)
+    await database.open()
+    yield database
+    await database.aclose()
+
+
+async def within(seconds: float, work: Any) -> None:
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            return work()
+        except (AssertionError, AuthenticationError):
+            if time.monotonic() > until:
+                raise
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.anyio
+async def test_a_key_stands_for_its_tenant(database: Database) -> None:
+    tenant = await registry.create_tenant(database, "acme", baseline_model="gpt-4o")
+    made = await registry.create_key(database, "acme", "ci")
+    authenticator = Authenticator(database)
+    await authenticator.start()
+    for header in (f"Bearer {made.secret}", f"bearer {made.secret}", f"Bearer  {made.secret} "):
+        principal = authenticator.authenticate(header)
+        assert principal.tenant == tenant
+        assert principal.key == made.key
+    await authenticator.aclose()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "header",
+    [None, "", "Bearer", "Bearer ", "Basic abc", "sk-th-abc", "Bearer sk-th-WRONG", "Bearer \udcff", "Bearer ünï", "Bearer \0"],
+)
+async def test_other_callers_are_refused_and_not_quoted(sqlite_url: str, header: str | None) -> None:
+    database = Database(sqlite_url)
+    await database.open()
+    authenticator = Authenticator(database)
+    await authenticator.start()
+    with pytest.raises(AuthenticationError) as refused:
+        authenticator.authenticate(header)
+    assert refused.value.status == 401
+    assert refused.value.code == "invalid_api_key"
+    assert "WRONG" not in refused.value.encode().decode()
+    await authenticator.aclose()
+    await database.aclose()
+
+
+@pytest.mark.anyio
+async def test_changes_arrive_within_a_second(database: Database) -> None:
+    await registry.create_tenant(database, "acme")
+    authenticator = Authenticator(database)
+    await authenticator.start()
+    made = await registry.create_key(database, "acme")
+    header = f"Bearer {made.secret}"
+    await within(1.0, lambda: authenticator.authenticate(header))
+
+    def refused(why: str) -> None:
+        with pytest.raises(AuthenticationError, match=why):
+            authenticator.authenticate(header)
+
+    await registry.disable_key(database, made.key.id)
+    await asyncio.sleep(1.0)
+    refused("key has been disabled")
+    await registry.enable_key(database, made.key.id)
+    await registry.disable_tenant(database, "acme")
+    await asyncio.sleep(1.0)
+    refused("tenant of this API key")
+    await authenticator.aclose()
+
+
+@pytest.mark.anyio
+async def test_known_keys_outlive_the_database(postgres_server: Any, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "tollhouse.store")
+    url = postgres_server.new_database()
+    database = Database(url)
+    await database.open()
+    await registry.create_tenant(database, "acme")
+    made = await registry.create_key(database, "acme")
+    authenticator = Authenticator(database, interval_s=0.05)
+    await authenticator.start()
+    postgres_server.stop()
+    await asyncio.sleep(0.5)
+    assert authenticator.authenticate(f"Bearer {made.secret}").tenant.name == "acme"
+    assert authenticator.error is not None
+    with pytest.raises(StoreUnavailable):
+        await registry.list_tenants(database)
+    postgres_server.start()
+    later = await registry.create_key(database, "acme", "later")
+    await within(2.0, lambda: authenticator.authenticate(f"Bearer {later.secret}"))
+    assert authenticator.error is None
+    messages = [record.message for record in caplog.records if record.name == "tollhouse.store"]
+    assert len(messages) == 2  # once when it goes, once when it is back
+    await authenticator.aclose()
+    await database.aclose()
+
+
+@pytest.mark.anyio
+async def test_a_start_without_a_database_says_so() -> None:
+    database = Database("postgresql://postgres@127.0.0.1:1/nothing")
+    with pytest.raises(StoreUnavailable, match="can't be reached"):
+        await Authenticator(database).start()
+    await database.aclose()
