@@ -1,5 +1,7 @@
 """Text comes in whole characters, however tokens cut their bytes."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,5 +45,5 @@ def test_a_replacement_character_that_the_model_wrote_itself_passes() -> None:
 @given(st.binary(max_size=30), st.lists(st.integers(0, 30), max_size=8))
 def test_the_pieces_joined_are_the_whole_decoded(data: bytes, cuts: list[int]) -> None:
     edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
-    pieces = [data[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    pieces = [data[a:b] for a, b in pairwise(edges)]
     assert "".join(stream(pieces)) == data.decode("utf-8", errors="replace")

@@ -1,5 +1,7 @@
 """Stop strings end the text just before them, wherever the pieces are cut, and nothing of them is ever shown."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +20,7 @@ def stream(stops: list[str], pieces: list[str]) -> tuple[list[str], bool]:
 
 
 def expected(stops: list[str], text: str) -> tuple[str, bool]:
-    """The definition, written plainly: the shortest prefix of the text that ends with a stop string, less the longest."""
+    """The definition, written plainly: the shortest prefix of the text that ends with a stop, less the longest."""
     for end in range(1, len(text) + 1):
         found = [stop for stop in stops if text[:end].endswith(stop)]
         if found:
@@ -68,7 +70,7 @@ def test_without_stops_text_passes_at_once() -> None:
 )
 def test_the_cuts_make_no_difference(text: str, stops: list[str], cuts: list[int]) -> None:
     edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
-    pieces = [text[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    pieces = [text[a:b] for a, b in pairwise(edges)]
     shown, stopped = stream(stops, pieces)
     assert ("".join(shown), stopped) == expected(stops, text)
 

@@ -27,7 +27,9 @@ def next_token(tail: bytes, seed: int = 0, eos_in: int = 97) -> int:
     return EOS if value % eos_in == 0 else 32 + value % 95
 
 
-def answer_alone(prompt: list[int], max_tokens: int, context: int, seed: int = 0) -> list[int]:
+def answer_alone(
+    prompt: list[int], max_tokens: int, context: int = 512, seed: int = 0, ignore_eos: bool = False
+) -> list[int]:
     """The tokens that this model gives to `prompt`, written as a plain loop with no engine around it."""
     tail = b""
     for token in prompt:
@@ -35,7 +37,7 @@ def answer_alone(prompt: list[int], max_tokens: int, context: int, seed: int = 0
     answer: list[int] = []
     while len(answer) < min(max_tokens, context - len(prompt)):
         answer.append(next_token(tail, seed))
-        if answer[-1] == EOS:
+        if answer[-1] == EOS and not ignore_eos:
             break
         tail = chain(tail, answer[-1])
     return answer
@@ -56,6 +58,8 @@ class ToyTokenizer:
         return b"".join(map(self.token_bytes, ids)).decode("utf-8", errors="replace")
 
     def token_bytes(self, token_id: int) -> bytes:
+        if not 0 <= token_id < VOCAB:
+            raise ValueError(f"there is no token {token_id}")
         return bytes([token_id]) if token_id < 256 else b""
 
 
@@ -66,7 +70,7 @@ class ToyTemplate:
 
 @dataclass
 class ToyRunner:
-    """`script`: tokens to give instead, by request id. `fail`: raise in the next step. `step_s`: how long a step takes."""
+    """`script`: tokens to give instead, by request id. `fail`: raised by the next step. `step_s`: a step's duration."""
 
     num_blocks: int = 64
     context: int = 512
@@ -94,9 +98,7 @@ class ToyRunner:
             raise error
         assert 0 < plan.num_tokens <= self.max_batch_tokens
         assert len({planned.request for planned in plan.sequences}) == len(plan.sequences)
-        self.plans.append(
-            [(planned.request.request_id, planned.start, planned.num_tokens) for planned in plan.sequences]
-        )
+        self.plans.append([(each.request.request_id, each.start, each.num_tokens) for each in plan.sequences])
         for planned in plan.sequences:
             assert planned.start == planned.request.num_computed
             self._write(planned.request, planned.start, planned.num_tokens)

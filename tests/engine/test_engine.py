@@ -1,0 +1,424 @@
+"""Whatever arrives, shares, is aborted or preempted: each request gets what it gets alone, and no block leaks."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from toy_runner import BOS, EOS, ToyRunner, ToyTokenizer, answer_alone
+
+from engine.engine import Engine, Output
+from engine.errors import InvalidRequest, PromptTooLong, StepFailed, TemplateError
+from engine.request import Request
+from engine.types import Delta, EngineOptions, GenerationRequest, SamplingParams
+
+
+def make(toy: ToyRunner, **options: Any) -> Engine:
+    return Engine(EngineOptions(model="toy", **{"max_batch_tokens": 64, "max_batch_size": 8, **options}), toy)
+
+
+def add(engine: Engine, prompt: list[int], name: str = "r", salt: str = "", **sampling: Any) -> Request:
+    return engine.add_request(
+        GenerationRequest(
+            request_id=name,
+            prompt_token_ids=prompt,
+            cache_salt=salt,
+            sampling=SamplingParams(**{"temperature": 0.0, **sampling}),
+        )
+    )
+
+
+def drain(engine: Engine, max_steps: int = 5000) -> dict[Request, list[Output]]:
+    outputs: dict[Request, list[Output]] = {}
+    for _ in range(max_steps):
+        if not engine.has_work:
+            engine.check_integrity()
+            assert engine.scheduler.pool.num_free == engine.scheduler.pool.num_blocks
+            return outputs
+        for output in engine.step():
+            outputs.setdefault(output.request, []).append(output)
+        engine.check_integrity()
+    raise AssertionError("the engine does not come to an end")
+
+
+def deltas(outputs: list[Output]) -> list[Delta]:
+    assert all(output.delta is not None for output in outputs), outputs
+    return [output.delta for output in outputs if output.delta is not None]
+
+
+def ask(engine: Engine, prompt: list[int], **more: Any) -> list[Delta]:
+    request = add(engine, prompt, **more)
+    return deltas(drain(engine)[request])
+
+
+def tokens(answer: list[Delta]) -> list[int]:
+    return [token for delta in answer for token in delta.token_ids]
+
+
+def text(answer: list[Delta]) -> str:
+    return "".join(delta.text for delta in answer)
+
+
+def check_books(answer: list[Delta], num_prompt: int) -> None:
+    """Exactly one end, and the same count of tokens whichever way it is counted."""
+    assert [delta.finish_reason is not None for delta in answer] == [False] * (len(answer) - 1) + [True]
+    assert answer[-1].num_generated_tokens == len(tokens(answer))
+    assert all(delta.num_prompt_tokens == num_prompt for delta in answer)
+
+
+# --- any history ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Arrival:
+    stem: int  # arrivals of one stem share a prefix
+    length: int
+    max_tokens: int
+    salt: str
+    key: str
+    priority: int
+    delay: int  # steps since the arrival before
+    aborted_after: int | None  # steps after its own arrival
+    seed: int
+
+    @property
+    def prompt(self) -> list[int]:
+        return [self.stem] * (self.length - 1) + [self.seed]
+
+
+arrivals = st.builds(
+    Arrival,
+    stem=st.integers(0, 2),
+    length=st.one_of(st.integers(1, 70), st.sampled_from([16, 17, 32, 33, 48, 64])),
+    max_tokens=st.integers(0, 40),
+    salt=st.sampled_from(["", "other"]),
+    key=st.sampled_from(["x", "y"]),
+    priority=st.integers(0, 1),
+    delay=st.integers(0, 4),
+    aborted_after=st.one_of(st.none(), st.none(), st.integers(0, 25)),
+    seed=st.integers(0, 3),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    history=st.lists(arrivals, min_size=1, max_size=14),
+    num_blocks=st.integers(8, 24),
+    max_batch_tokens=st.integers(5, 80),
+    max_batch_size=st.integers(1, 8),
+    exact=st.booleans(),
+)
+def test_each_request_gets_what_it_gets_alone_and_no_block_leaks(
+    history: list[Arrival], num_blocks: int, max_batch_tokens: int, max_batch_size: int, exact: bool
+) -> None:
+    toy = ToyRunner(num_blocks=num_blocks, max_batch_tokens=max_batch_tokens, check_roles=exact)
+    engine = make(toy, max_batch_tokens=max_batch_tokens, max_batch_size=max_batch_size, exact_prefix=exact)
+    requests: dict[Request, Arrival] = {}
+    aborts: dict[int, list[Request]] = {}
+    outputs: dict[Request, list[Output]] = {}
+    due = [sum(each.delay for each in history[: i + 1]) for i in range(len(history))]
+    step = 0
+    while engine.has_work or step <= due[-1]:
+        for i, each in enumerate(history):
+            if due[i] == step:
+                request = engine.add_request(_request(str(i), each))
+                requests[request] = each
+                if each.aborted_after is not None:
+                    aborts.setdefault(step + each.aborted_after, []).append(request)
+        for request in aborts.get(step, []):
+            engine.abort(request)
+            engine.abort(request)
+        engine.check_integrity()
+        for output in engine.step():
+            outputs.setdefault(output.request, []).append(output)
+        engine.check_integrity()
+        step += 1
+        assert step < 5000
+    assert engine.scheduler.pool.num_free == num_blocks
+    for request, each in requests.items():
+        expected = answer_alone(each.prompt, each.max_tokens, engine.info.context_length, each.seed)
+        answer = deltas(outputs.get(request, []))
+        if request.finish_reason == "abort":
+            assert tokens(answer) == expected[: len(tokens(answer))]
+            continue
+        assert tokens(answer) == expected
+        assert text(answer) == toy.tokenizer.decode(expected)
+        assert answer[-1].finish_reason == ("stop" if EOS in expected else "length")
+        check_books(answer, each.length)
+
+
+def _request(name: str, arrival: Arrival) -> GenerationRequest:
+    return GenerationRequest(
+        request_id=name,
+        prompt_token_ids=arrival.prompt,
+        sampling=SamplingParams(max_tokens=arrival.max_tokens, seed=arrival.seed),
+        cache_salt=arrival.salt,
+        fairness_key=arrival.key,
+        priority=arrival.priority,
+    )
+
+
+# --- the prefix cache -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("length", [1, 15, 16, 17, 31, 32, 33, 48, 49])
+def test_a_repeated_prompt_is_answered_alike_and_computes_at_least_one_token(length: int) -> None:
+    engine = make(ToyRunner())
+    prompt = [i % 250 for i in range(length)]
+    first, second = (ask(engine, prompt, max_tokens=9) for _ in range(2))
+    assert tokens(first) == tokens(second) == answer_alone(prompt, 9)
+    assert first[-1].num_cached_tokens == 0
+    assert second[-1].num_cached_tokens == (length - 1) // 16 * 16
+
+
+def test_a_conversation_goes_on_from_its_own_answer() -> None:
+    engine = make(ToyRunner())
+    prompt = [5] * 20
+    answer = ask(engine, prompt, max_tokens=30, ignore_eos=True)
+    longer = prompt + tokens(answer) + [9, 9, 9]
+    assert ask(engine, longer, max_tokens=5)[-1].num_cached_tokens == 48
+
+
+def test_exact_prefix_does_not_take_generated_blocks_for_a_prompt() -> None:
+    engine = make(ToyRunner(check_roles=True), exact_prefix=True)
+    prompt = [5] * 20
+    answer = ask(engine, prompt, max_tokens=30, ignore_eos=True)
+    longer = prompt + tokens(answer) + [9, 9, 9]
+    assert ask(engine, longer, max_tokens=5)[-1].num_cached_tokens == 16
+
+
+def test_another_salt_hits_nothing() -> None:
+    engine = make(ToyRunner())
+    ask(engine, [1] * 40, salt="a", max_tokens=1)
+    assert ask(engine, [1] * 40, salt="b", max_tokens=1)[-1].num_cached_tokens == 0
+    assert ask(engine, [1] * 40, salt="a", max_tokens=1)[-1].num_cached_tokens == 32
+
+
+def test_a_shared_prefix_lies_in_shared_blocks() -> None:
+    engine = make(ToyRunner(num_blocks=64))
+    ask(engine, [1] * 64, max_tokens=1)
+    a, b = add(engine, [1] * 64 + [2], "a"), add(engine, [1] * 64 + [3], "b")
+    engine.step()
+    assert a.block_ids[:4] == b.block_ids[:4]
+    assert a.block_ids[4:] != b.block_ids[4:]
+    drain(engine)
+
+
+def test_a_block_that_a_chunk_filled_in_part_is_not_taken_for_cached() -> None:
+    engine = make(ToyRunner(), max_batch_tokens=30)
+    request = add(engine, [1] * 80)
+    engine.step()
+    engine.abort(request)
+    assert ask(engine, [1] * 80, max_tokens=1)[-1].num_cached_tokens == 16
+
+
+def test_full_memory_evicts_the_least_recently_used_prefix() -> None:
+    engine = make(ToyRunner(num_blocks=8))
+    prompts = {name: [ord(name)] * 49 for name in "ab"}
+    for name in "aba":
+        ask(engine, prompts[name], max_tokens=1)
+    ask(engine, [7] * 40, max_tokens=1)  # takes what is free, and then from the end of b
+    assert ask(engine, prompts["a"], max_tokens=1)[-1].num_cached_tokens == 48
+    assert ask(engine, prompts["b"], max_tokens=1)[-1].num_cached_tokens < 48
+
+
+# --- aborts ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("num_steps", [0, 1, 4, 500])
+def test_an_abort_frees_the_blocks_in_every_state(num_steps: int) -> None:
+    """Waiting, after one chunk of three, decoding, finished."""
+    engine = make(ToyRunner(), max_batch_tokens=30)
+    request = add(engine, [1] * 80, max_tokens=40, ignore_eos=True)
+    for _ in range(num_steps):
+        engine.step()
+    states = {0: (0, 0), 1: (30, 0), 4: (81, 2), 500: (0, 40)}
+    assert (request.num_computed, request.num_generated) == states[num_steps]
+    engine.abort(request)
+    engine.abort(request)
+    engine.check_integrity()
+    assert engine.scheduler.pool.num_free == 64
+    assert not engine.has_work
+    assert engine.step() == []
+
+
+def test_an_abort_of_a_preempted_request_leaves_the_queue() -> None:
+    engine = make(ToyRunner(num_blocks=5))
+    first = add(engine, [1] * 30, "first", max_tokens=40, ignore_eos=True)
+    second = add(engine, [2] * 30, "second", max_tokens=40, ignore_eos=True)
+    while not second.num_preemptions:
+        engine.step()
+    engine.abort(second)
+    engine.check_integrity()
+    assert [*drain(engine)] == [first]
+
+
+# --- ends -----------------------------------------------------------------------------------------------------------
+
+
+def script(*pieces: bytes | int) -> list[int]:
+    return [token for piece in pieces for token in ([piece] if isinstance(piece, int) else piece)]
+
+
+def test_the_end_token_ends_with_stop_and_counts() -> None:
+    answer = ask(make(ToyRunner(script={"r": script(b"hi", EOS)})), [1])
+    assert (text(answer), answer[-1].finish_reason, tokens(answer)) == ("hi", "stop", [*b"hi", EOS])
+    check_books(answer, 1)
+
+
+def test_an_ignored_end_token_does_not_end() -> None:
+    answer = ask(make(ToyRunner(script={"r": script(b"a", EOS, b"b")})), [1], ignore_eos=True, max_tokens=3)
+    assert (text(answer), answer[-1].finish_reason) == ("ab", "length")
+
+
+def test_a_stop_token_ends_and_is_not_shown() -> None:
+    answer = ask(make(ToyRunner(script={"r": script(b"ab!c")})), [1], stop_token_ids=(ord("!"),))
+    assert (text(answer), answer[-1].finish_reason, len(tokens(answer))) == ("ab", "stop", 3)
+
+
+def test_a_stop_string_ends_before_itself() -> None:
+    answer = ask(make(ToyRunner(script={"r": script(b"one\nDEFX two DEFGHIJ three")})), [1], stop=("DEFGHIJ",))
+    assert (text(answer), answer[-1].finish_reason) == ("one\nDEFX two ", "stop")
+    check_books(answer, 1)
+
+
+def test_text_held_for_a_stop_string_comes_with_the_end() -> None:
+    answer = ask(make(ToyRunner(script={"r": script(b"so DEF", EOS)})), [1], stop=("DEFG",))
+    assert text(answer) == "so DEF"
+    answer = ask(make(ToyRunner(script={"r": script(b"so DEF")})), [1], stop=("DEFG",), max_tokens=6)
+    assert (text(answer), answer[-1].finish_reason) == ("so DEF", "length")
+
+
+def test_a_stop_string_complete_at_the_last_token_is_a_stop() -> None:
+    answer = ask(make(ToyRunner(script={"r": script(b"so.")})), [1], stop=(".",), max_tokens=3)
+    assert (text(answer), answer[-1].finish_reason) == ("so", "stop")
+
+
+def test_characters_come_whole_and_a_cut_one_is_replaced_at_the_end() -> None:
+    smile = "🙂".encode()
+    answer = ask(make(ToyRunner(script={"r": script(smile, smile, EOS)})), [1])
+    assert [delta.text for delta in answer] == ["🙂", "🙂", ""]
+    assert [len(delta.token_ids) for delta in answer] == [4, 4, 1]
+    answer = ask(make(ToyRunner(script={"r": script(smile, smile)})), [1], max_tokens=6)
+    assert (text(answer), answer[-1].finish_reason) == ("🙂\ufffd", "length")
+    check_books(answer, 1)
+
+
+def test_no_tokens_asked_for_is_a_prompt_run_and_nothing_more() -> None:
+    toy = ToyRunner()
+    engine = make(toy, max_batch_tokens=30)
+    answer = ask(engine, [1] * 40, max_tokens=0)
+    assert answer == [Delta(text="", finish_reason="length", num_prompt_tokens=40)]
+    assert toy.plans == [[("r", 0, 30)], [("r", 30, 10)]]
+    assert ask(engine, [1] * 40, max_tokens=1)[-1].num_cached_tokens == 32, "the prompt is in the cache now"
+
+
+def test_an_answer_runs_to_the_end_of_the_context() -> None:
+    engine = make(ToyRunner(context=50))
+    for max_tokens in (None, 40, 1000):
+        answer = ask(engine, [1] * 30, max_tokens=max_tokens, ignore_eos=True)
+        assert (answer[-1].finish_reason, answer[-1].num_generated_tokens) == ("length", 20)
+
+
+# --- what can't be served -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "num_blocks", "limit"), [({}, 64, 200), ({"max_model_len": 100}, 64, 100), ({}, 4, 64)]
+)
+def test_what_can_never_fit_is_refused_with_both_numbers(options: dict[str, int], num_blocks: int, limit: int) -> None:
+    """The model's context, the operator's limit, the whole pool: the smallest counts."""
+    engine = make(ToyRunner(context=200, num_blocks=num_blocks), **options)
+    with pytest.raises(PromptTooLong, match=f"{limit} tokens.*{limit}"):
+        add(engine, [1] * limit)
+    assert engine.info.context_length == limit
+    answer = ask(engine, [1] * (limit - 1), ignore_eos=True)
+    assert (answer[-1].num_generated_tokens, answer[-1].finish_reason) == (1, "length")
+
+
+def test_an_empty_prompt_begins_with_bos() -> None:
+    assert tokens(ask(make(ToyRunner()), [], max_tokens=4)) == answer_alone([BOS], 4)
+
+
+def test_an_empty_prompt_without_bos_is_refused_and_the_next_request_works() -> None:
+    engine = make(ToyRunner(tokenizer=ToyTokenizer(bos_id=None)))
+    with pytest.raises(InvalidRequest, match="empty"):
+        add(engine, [])
+    assert tokens(ask(engine, [3], max_tokens=4)) == answer_alone([3], 4)
+
+
+# --- failures -------------------------------------------------------------------------------------------------------
+
+
+def test_a_failed_step_ends_the_running_requests_and_the_engine_goes_on() -> None:
+    toy = ToyRunner()
+    engine = make(toy, max_batch_size=1)
+    first, second = add(engine, [1] * 40, "first", max_tokens=5), add(engine, [2] * 40, "second", max_tokens=5)
+    engine.step()
+    toy.fail = RuntimeError("out of memory")
+    with pytest.raises(StepFailed, match="RuntimeError: out of memory") as caught:
+        engine.step()
+    outputs = engine.fail_running(caught.value)
+    assert [(output.request, type(output.error)) for output in outputs] == [(first, StepFailed)]
+    engine.check_integrity()
+    assert tokens(deltas(drain(engine)[second])) == answer_alone([2] * 40, 5)
+
+
+def test_blocks_of_a_failed_step_are_not_taken_for_cached() -> None:
+    toy = ToyRunner()
+    engine = make(toy)
+    add(engine, [1] * 40, max_tokens=5)
+    toy.fail = RuntimeError("no")
+    with pytest.raises(StepFailed) as caught:
+        engine.step()
+    engine.fail_running(caught.value)
+    assert ask(engine, [1] * 40, max_tokens=5)[-1].num_cached_tokens == 0
+
+
+def test_one_answer_that_fails_does_not_take_the_batch_with_it() -> None:
+    engine = make(ToyRunner(script={"bad": script(b"ok", 999)}))
+    bad, good = add(engine, [1], "bad", max_tokens=5), add(engine, [2], "good", max_tokens=5)
+    outputs = drain(engine)
+    assert "no token 999" in str(outputs[bad][-1].error)
+    assert text(deltas(outputs[bad][:-1])) == "ok"
+    assert tokens(deltas(outputs[good])) == answer_alone([2], 5)
+
+
+def test_a_runner_that_gives_too_few_tokens_is_noticed() -> None:
+    toy = ToyRunner()
+    engine = make(toy)
+    add(engine, [1])
+    toy.run = lambda plan: []  # type: ignore[method-assign]
+    with pytest.raises(StepFailed, match="0 tokens for 1"):
+        engine.step()
+
+
+# --- chat and figures -----------------------------------------------------------------------------------------------
+
+
+def test_a_conversation_becomes_a_prompt_without_a_second_bos() -> None:
+    engine = make(ToyRunner())
+    assert engine.encode_chat([{"role": "user", "content": "hi"}]) == list(b"<user>hi<assistant>")
+
+
+def test_a_model_without_a_template_says_so() -> None:
+    engine = make(ToyRunner(chat_template=None))
+    with pytest.raises(TemplateError, match="no chat template"):
+        engine.encode_chat([{"role": "user", "content": "hi"}])
+
+
+def test_the_figures_add_up() -> None:
+    toy = ToyRunner(num_blocks=9)
+    engine = make(toy)
+    for i in range(3):
+        add(engine, [i] * 33, str(i), max_tokens=30, ignore_eos=True)
+    drain(engine)
+    ask(engine, [2] * 33, max_tokens=0)
+    stats = engine.stats()
+    assert stats.prompt_tokens_total == 4 * 33
+    assert stats.cached_prompt_tokens_total in (16, 32)
+    assert stats.generated_tokens_total == 90
+    assert stats.steps_total == len(toy.plans)
+    assert (stats.num_running, stats.num_waiting, stats.num_blocks, stats.num_free_blocks) == (0, 0, 9, 9)
+    assert 0 < stats.num_cached_blocks <= 9
