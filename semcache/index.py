@@ -36,7 +36,7 @@ class VectorIndex:
 
     def __init__(self, embedder_id: str, dimension: int) -> None:
         """Raises CacheError when FAISS is not installed."""
-        _faiss()
+        require_faiss()
         self.embedder_id = embedder_id
         self.dimension = dimension
         self._partitions: dict[bytes, _Partition] = {}
@@ -103,7 +103,7 @@ class _Partition:
         self.peak = 0
 
     def _new_index(self) -> Any:
-        faiss = _faiss()
+        faiss = require_faiss()
         return faiss.IndexScalarQuantizer(self._dimension, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT)
 
     def add(self, number: int, vector: Vector) -> int:
@@ -132,7 +132,7 @@ class _Partition:
 
     def _codes(self) -> npt.NDArray[np.uint8]:
         """(n, 2d) a view of the index's own memory, valid until the next change."""
-        flat: npt.NDArray[np.uint8] = _faiss().rev_swig_ptr(self._index.codes.data(), self._index.codes.size())
+        flat: npt.NDArray[np.uint8] = require_faiss().rev_swig_ptr(self._index.codes.data(), self._index.codes.size())
         return flat.reshape(-1, self._index.code_size)
 
     def _shrink(self) -> None:
@@ -153,7 +153,8 @@ class _Partition:
         ]
 
 
-def _faiss() -> Any:
+def require_faiss() -> Any:
+    """The faiss module, imported at the first call. Raises CacheError, saying what to install, when there is none."""
     try:
         import faiss
     except ImportError as error:

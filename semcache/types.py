@@ -57,7 +57,8 @@ class Lookup(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome
     reason: str
     answer: StoredAnswer | None = None
-    similarity: float | None = None
+    similarity: float | None = None  # of the served answer's question; on a miss, of the best one that was refused
+    threshold: float | None = None  # that it was held against
     embedding: Vector | None = None
 
 
@@ -73,7 +74,7 @@ class CacheStats(msgspec.Struct, frozen=True, kw_only=True):
     misses: int
     bypasses: int
     admissions: int
-    rejections: int  # answers that were offered and not stored
+    rejections: dict[str, int]  # reason -> answers that were offered and not stored
     evictions: int  # for room
     expirations: int
     embed_failures: int

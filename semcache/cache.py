@@ -1,0 +1,284 @@
+"""The semantic cache: exact key, then nearest questions, then guards. Knows nothing of HTTP, tenants or prices.
+
+All state lives on one event loop. A look-up never fails for the cache's own sake: whatever is away or slow (embedder,
+shared store, verifier) makes it a miss, and `Lookup.reason` says which.
+"""
+
+import asyncio
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+
+import msgspec
+
+from semcache.admission import check_options, check_threshold, entry_bytes, refusal
+from semcache.guards import Text, veto
+from semcache.index import require_faiss
+from semcache.patience import PatientEmbedder
+from semcache.shelf import Entry, Shelf
+from semcache.types import (
+    CacheOptions,
+    CacheStats,
+    ExactStore,
+    Lookup,
+    Outcome,
+    Question,
+    StoredAnswer,
+    TextEmbedder,
+    Vector,
+    Verifier,
+)
+
+MAX_REVOKED = 10_000  # invalidated ids that are remembered against copies in the shared store
+MB = 1024 * 1024
+
+_decode_answer = msgspec.msgpack.Decoder(StoredAnswer).decode
+_encode_answer = msgspec.msgpack.Encoder().encode
+
+
+class SemanticCache:
+    """Exact tier of this process, exact tier shared between processes, semantic tier; see docs/semcache.md."""
+
+    def __init__(
+        self,
+        options: CacheOptions,
+        embedder: TextEmbedder | None,
+        shared: ExactStore | None = None,
+        *,
+        verifier: Verifier | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Without an embedder only exact repeats are answered. Raises CacheError: bad options, or FAISS missing."""
+        self._embedder = PatientEmbedder(embedder) if embedder is not None else None
+        self._options = self._checked(options)
+        self._shelf = Shelf(options.max_mb * MB)
+        self._shared = shared
+        self._verifier = verifier
+        self._clock = clock
+        self._revoked: OrderedDict[str, None] = OrderedDict()
+        self._cleared_at = float("-inf")
+        self._deletions: set[asyncio.Task[None]] = set()
+        self._counts: Counter[str] = Counter()  # outcomes, admissions, expirations
+        self._rejections: Counter[str] = Counter()
+        self._vetoes: Counter[str] = Counter()
+
+    async def lookup(
+        self,
+        question: Question,
+        *,
+        read: bool = True,
+        embed: bool = True,
+        similarity_threshold: float | None = None,
+    ) -> Lookup:
+        """What is known of the question.
+
+        With `read=False` ("no-cache") there is no hit. Unless there is an exact hit or no text, the result carries the
+        text's embedding for others to use; `embed=False` computes it only where this look-up itself needs it.
+        `similarity_threshold` overrides the option for this call: a cosine; CacheError if it is out of range, 0 included.
+        """
+        if similarity_threshold is not None:
+            check_threshold(similarity_threshold)
+        result = await self._lookup(question, read, embed, similarity_threshold)
+        self._counts[result.outcome] += 1
+        return result
+
+    async def _lookup(self, question: Question, read: bool, embed: bool, override: float | None) -> Lookup:
+        expired = False
+        if self._options.enabled and read:
+            entry = self._shelf.by_key(question.exact_key)
+            expired = entry is not None and self._dropped_as_expired(entry)
+            hit = await self._exact(question)
+            if hit is not None:
+                return hit
+        found = await self._beyond_exact(question, read, embed, override)
+        if expired and found.outcome == "miss":
+            return msgspec.structs.replace(found, reason="expired")
+        return found
+
+    async def _beyond_exact(self, question: Question, read: bool, embed: bool, override: float | None) -> Lookup:
+        refused = self._refused(question, read)
+        outcome: Outcome = "bypass" if refused in ("disabled", "no-cache") else "miss"
+        if refused is not None and not (embed and question.text):
+            return Lookup(outcome=outcome, reason=refused)
+        if self._embedder is None:
+            return Lookup(outcome=outcome, reason=refused or "no-embedder")
+        vector = await self._embedder.embed(question.text, self._options.embed_timeout_s)
+        if isinstance(vector, str):
+            return Lookup(outcome=outcome, reason=refused or vector)
+        if refused is not None:
+            return Lookup(outcome=outcome, reason=refused, embedding=vector)
+        threshold = self._options.similarity_threshold if override is None else override
+        return await self._semantic(question, vector, threshold)
+
+    async def embed(self, text: str) -> Vector | None:
+        """The (d,) embedding of a text within the time budget; None if there is none to be had."""
+        if self._embedder is None or not text:
+            return None
+        vector = await self._embedder.embed(text, self._options.embed_timeout_s)
+        return None if isinstance(vector, str) else vector
+
+    def _refused(self, question: Question, read: bool) -> str | None:
+        """Why only the exact tier, or none, may answer the question; None if the semantic tier may."""
+        if not self._options.enabled:
+            return "disabled"
+        if not read:
+            return "no-cache"
+        if not self._options.semantic:
+            return "exact-only"
+        if not question.text:
+            return "no-text"
+        if len(Text(question.text).content) < self._options.min_content_words:
+            return "short-text"
+        if self._embedder is not None and not self._embedder.embedder.fits(question.text):
+            return "long-text"
+        return None
+
+    async def _exact(self, question: Question) -> Lookup | None:
+        entry = self._shelf.by_key(question.exact_key)
+        if entry is not None:
+            self._shelf.touch(entry)
+            return Lookup(outcome="hit-exact", reason="exact", answer=entry.answer)
+        raw = await self._shared.get(question.exact_key) if self._shared is not None else None
+        answer = self._usable(raw) if raw is not None else None
+        if answer is None:
+            return None
+        if refusal(answer, entry_bytes(question, answer, None), self._options, self._clock()) is None:
+            self._shelf.add(question, answer)
+        return Lookup(outcome="hit-exact", reason="exact-shared", answer=answer)
+
+    def _usable(self, raw: bytes) -> StoredAnswer | None:
+        """An answer from the shared store, unless it is too old, invalidated, or another version's encoding."""
+        try:
+            answer = _decode_answer(raw)
+        except msgspec.MsgspecError:  # as good as absent: the next answer overwrites it
+            return None
+        if self._is_expired(answer) or answer.entry_id in self._revoked or answer.created_at < self._cleared_at:
+            return None
+        return answer
+
+    async def _semantic(self, question: Question, vector: Vector, threshold: float) -> Lookup:
+        """The nearest stored question that is near enough, alive, and passes guards and verifier."""
+        nearest = self._shelf.nearest(question.partition, vector, self._options.num_candidates)
+        if not nearest:
+            return Lookup(outcome="miss", reason="empty", embedding=vector)
+        asked = Text(question.text)
+        reason, best = "below-threshold", nearest[0][1]
+        for entry, similarity in nearest:
+            if similarity < threshold:
+                break
+            if entry not in self._shelf:  # evicted while the verifier was asked about another one
+                continue
+            refused = await self._refused_candidate(asked, entry)
+            if refused is None:
+                self._shelf.touch(entry)
+                return Lookup(
+                    outcome="hit-semantic",
+                    reason="semantic",
+                    answer=entry.answer,
+                    similarity=similarity,
+                    threshold=threshold,
+                    embedding=vector,
+                )
+            if reason == "below-threshold":
+                reason, best = refused, similarity
+        return Lookup(outcome="miss", reason=reason, similarity=best, threshold=threshold, embedding=vector)
+
+    async def _refused_candidate(self, asked: Text, entry: Entry) -> str | None:
+        """Why a stored question near enough may not answer after all."""
+        if self._dropped_as_expired(entry):
+            return "expired"
+        refused = veto(asked, Text(entry.question.text))
+        if refused is None and self._verifier is not None:
+            try:
+                same = await self._verifier.same_answer(asked.text, entry.question.text)
+                refused = None if same is True else "verifier"
+            except Exception:  # somebody else's code: whatever goes wrong in it is not a yes
+                refused = "verifier-error"
+        if refused is not None:
+            self._vetoes[refused] += 1
+        return refused
+
+    async def admit(self, question: Question, answer: StoredAnswer, embedding: Vector | None) -> str:
+        """Stores an answer, in place of one to the same exact key. Returns "stored", or why it was not.
+
+        `embedding` is (d,) float32 of length 1, as `lookup` gave it; CacheError for another shape or length.
+        """
+        if self._refused(question, read=True) is not None or self._embedder is None:
+            embedding = None
+        refused = refusal(answer, entry_bytes(question, answer, embedding), self._options, self._clock())
+        if refused is not None:
+            self._rejections[refused] += 1
+            return refused
+        embedder_id = self._embedder.embedder.id if self._embedder is not None else ""
+        self._shelf.add(question, answer, embedding, embedder_id)
+        self._counts["admissions"] += 1
+        if self._shared is not None:
+            await self._shared.put(question.exact_key, _encode_answer(answer))
+        return "stored"
+
+    def invalidate(self, entry_id: str) -> bool:
+        """Forgets an entry here and in the shared store; a copy that still comes from there is refused.
+
+        False if this process does not hold it.
+        """
+        self._revoked[entry_id] = None
+        if len(self._revoked) > MAX_REVOKED:
+            self._revoked.popitem(last=False)
+        entry = self._shelf.by_id(entry_id)
+        if entry is None:
+            return False
+        self._shelf.remove(entry)
+        if self._shared is not None:
+            deletion = asyncio.get_running_loop().create_task(self._shared.delete(entry.question.exact_key))
+            self._deletions.add(deletion)
+            deletion.add_done_callback(self._deletions.discard)
+        return True
+
+    def clear(self) -> None:
+        """Forgets everything; what the shared store got before now is not used by this process any more."""
+        self._shelf.clear()
+        self._cleared_at = self._clock()
+
+    def reconfigure(self, options: CacheOptions) -> None:
+        """Takes over new options; a smaller budget evicts at once. Raises CacheError and keeps the old ones."""
+        self._options = self._checked(options)
+        self._shelf.resize(options.max_mb * MB)
+
+    async def aclose(self) -> None:
+        """Waits for deletions in the shared store that are still on their way."""
+        await asyncio.gather(*self._deletions)
+
+    def stats(self) -> CacheStats:
+        vectors = self._shelf.vectors
+        return CacheStats(
+            entries=len(self._shelf),
+            vectors=len(vectors) if vectors is not None else 0,
+            partitions=vectors.num_partitions if vectors is not None else 0,
+            bytes=self._shelf.bytes,
+            hits_exact=self._counts["hit-exact"],
+            hits_semantic=self._counts["hit-semantic"],
+            misses=self._counts["miss"],
+            bypasses=self._counts["bypass"],
+            admissions=self._counts["admissions"],
+            rejections=dict(self._rejections),
+            evictions=self._shelf.num_evictions,
+            expirations=self._counts["expirations"],
+            embed_failures=self._embedder.num_failures if self._embedder is not None else 0,
+            guard_vetoes=dict(self._vetoes),
+        )
+
+    def _checked(self, options: CacheOptions) -> CacheOptions:
+        check_options(options)
+        if self._embedder is not None and options.semantic:
+            require_faiss()
+        return options
+
+    def _is_expired(self, answer: StoredAnswer) -> bool:
+        return answer.created_at + self._options.ttl_s <= self._clock()
+
+    def _dropped_as_expired(self, entry: Entry) -> bool:
+        if not self._is_expired(entry.answer):
+            return False
+        self._shelf.remove(entry)
+        self._counts["expirations"] += 1
+        return True

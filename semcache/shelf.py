@@ -1,0 +1,103 @@
+"""The answers this process holds: found by exact key, by id or by nearest question, least recently used first out.
+
+Keeps texts, vectors and the byte budget in step: an entry that leaves takes its vector along. Knows no policy, no time.
+"""
+
+from collections import OrderedDict
+
+from semcache.admission import entry_bytes
+from semcache.index import VectorIndex
+from semcache.types import Question, StoredAnswer, Vector
+
+
+class Entry:
+    """A stored answer, the question that it answers and its size; `number` names it to the index."""
+
+    __slots__ = ("answer", "number", "question", "size")
+
+    def __init__(self, number: int, question: Question, answer: StoredAnswer, size: int) -> None:
+        self.number = number
+        self.question = question
+        self.answer = answer
+        self.size = size
+
+
+class Shelf:
+    """At most `max_bytes` of entries, by their estimated size in memory."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self.bytes = 0
+        self.num_evictions = 0
+        self.vectors: VectorIndex | None = None  # from the first vector on
+        self._max_bytes = max_bytes
+        self._by_key: OrderedDict[bytes, Entry] = OrderedDict()
+        self._by_number: dict[int, Entry] = {}
+        self._by_id: dict[str, Entry] = {}
+        self._next_number = 0
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def __contains__(self, entry: Entry) -> bool:
+        return entry.number in self._by_number
+
+    def by_key(self, key: bytes) -> Entry | None:
+        return self._by_key.get(key)
+
+    def by_id(self, entry_id: str) -> Entry | None:
+        return self._by_id.get(entry_id)
+
+    def nearest(self, partition: bytes, vector: Vector, k: int) -> list[tuple[Entry, float]]:
+        """The at most `k` entries of the partition whose questions are nearest, with their cosines, nearest first."""
+        if self.vectors is None:
+            return []
+        found = self.vectors.search(partition, vector, k)
+        return [(self._by_number[neighbour.number], neighbour.similarity) for neighbour in found]
+
+    def touch(self, entry: Entry) -> None:
+        """Counts as a use. An entry that has left meanwhile stays away."""
+        if entry in self:
+            self._by_key.move_to_end(entry.question.exact_key)
+
+    def add(self, question: Question, answer: StoredAnswer, vector: Vector | None = None, embedder_id: str = "") -> Entry:
+        """Takes the place of an entry with the same key or id, then evicts what exceeds the budget.
+
+        `vector` is (d,) float32 of length 1 and belongs to `embedder_id`; another embedder's first vector drops all
+        vectors so far, whose entries are then found by exact key only. Raises CacheError for a vector that can't be.
+        """
+        entry = Entry(self._next_number, question, answer, entry_bytes(question, answer, vector))
+        if vector is not None:
+            if self.vectors is None or self.vectors.embedder_id != embedder_id:
+                self.vectors = VectorIndex(embedder_id, vector.shape[0])
+            self.vectors.add(entry.number, question.partition, vector)
+        self._next_number += 1
+        for old in (self._by_key.get(question.exact_key), self._by_id.get(answer.entry_id)):
+            if old is not None and old in self:
+                self.remove(old)
+        self._by_key[question.exact_key] = self._by_number[entry.number] = self._by_id[answer.entry_id] = entry
+        self.bytes += entry.size
+        self._make_room()
+        return entry
+
+    def remove(self, entry: Entry) -> None:
+        del self._by_key[entry.question.exact_key]
+        del self._by_number[entry.number]
+        del self._by_id[entry.answer.entry_id]
+        self.bytes -= entry.size
+        if self.vectors is not None:
+            self.vectors.remove(entry.number)
+
+    def resize(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._make_room()
+
+    def clear(self) -> None:
+        for table in (self._by_key, self._by_number, self._by_id):
+            table.clear()
+        self.vectors = None
+        self.bytes = 0
+
+    def _make_room(self) -> None:
+        while self.bytes > self._max_bytes:
+            self.remove(next(iter(self._by_key.values())))
+            self.num_evictions += 1
