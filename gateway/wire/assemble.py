@@ -14,18 +14,29 @@ _SET_ONCE = ("role", "id", "type", "index")  # strings and numbers that are not 
 _PER_CHUNK = ("choices", "usage", "object", "obfuscation")
 
 
-class _Incomplete(Exception):
+class _IncompleteError(Exception):
     pass
+
+
+# A stream that is no chat or text completion trips over one of these somewhere on the way.
+_UNREADABLE = (
+    _IncompleteError,
+    msgspec.MsgspecError,
+    AttributeError,
+    IndexError,
+    KeyError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 
 
 def assemble(payloads: Iterable[bytes], *, num_choices: int = 1) -> bytes | None:
     """The chat or text completion that the payloads add up to; None when one of `num_choices` has no finish_reason."""
     try:
         return msgspec.json.encode(_assemble(payloads, num_choices))
-    except (_Incomplete, msgspec.MsgspecError, UnicodeDecodeError, RecursionError, KeyError, TypeError, ValueError):
+    except _UNREADABLE:
         return None
-    except AttributeError:
-        return None  # a list or a number where an object should be
 
 
 def _assemble(payloads: Iterable[bytes], num_choices: int) -> dict[str, Any]:
@@ -37,7 +48,7 @@ def _assemble(payloads: Iterable[bytes], num_choices: int) -> dict[str, Any]:
             break
         chunk: dict[str, Any] = msgspec.json.decode(payload)
         if chunk.get("error") is not None:
-            raise _Incomplete
+            raise _IncompleteError
         for name, value in chunk.items():
             if name not in _PER_CHUNK:
                 head.setdefault(name, value)
@@ -46,7 +57,7 @@ def _assemble(payloads: Iterable[bytes], num_choices: int) -> dict[str, Any]:
         for delta in chunk.get("choices") or ():
             _add(choices.setdefault(delta.get("index", 0), {}), delta)
     if len(choices) < num_choices or not all(choice.get("finish_reason") for choice in choices.values()):
-        raise _Incomplete
+        raise _IncompleteError
     is_chat = "message" in next(iter(choices.values()))
     finish = _whole_chat_choice if is_chat else _whole_text_choice
     head["object"] = "chat.completion" if is_chat else "text_completion"
@@ -60,7 +71,7 @@ def _add(choice: dict[str, Any], delta: dict[str, Any]) -> None:
     """One chunk's `choices[i]` onto what came before."""
     for name, value in delta.items():
         if name == "delta":
-            _merge(choice.setdefault("message", {}), value or {})
+            _merge(choice.setdefault("message", {}), {} if value is None else value)
         elif name == "logprobs":
             if value is not None:
                 _merge(choice.setdefault("logprobs", {}), value)

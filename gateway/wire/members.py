@@ -20,7 +20,7 @@ decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 """Bytes of an object -> its members' undecoded values, in order of first appearance; the last of equal keys wins."""
 
 
-class RepeatedKey(ValueError):
+class RepeatedKeyError(ValueError):
     """The object names one of its keys twice, so two readers may disagree about what it says."""
 
 
@@ -33,7 +33,7 @@ class Member(NamedTuple):
 
 
 def locate(raw: bytes, fields: Mapping[str, msgspec.Raw]) -> dict[str, Member]:
-    """Finds every member of the object `raw`, of which `fields` is `decode_members`. Raises RepeatedKey.
+    """Finds every member of the object `raw`, of which `fields` is `decode_members`. Raises RepeatedKeyError.
 
     Each step checks that the value found is the value decoded, byte for byte: so the walk is a parse of the object,
     and it can only end at the closing brace when no key was repeated.
@@ -45,12 +45,12 @@ def locate(raw: bytes, fields: Mapping[str, msgspec.Raw]) -> dict[str, Member]:
         key = pattern.match(raw, position)
         text = bytes(value)
         if key is None or not _is_key(key[1], name) or not raw.startswith(text, start := key.end()):
-            raise RepeatedKey
+            raise RepeatedKeyError
         position = start + len(text)
         members[name] = Member(key.start(1) - 1, start, position)
         pattern = _NEXT
     if (_CLOSE.match(raw, position) if fields else _OPEN.match(raw)) is None:
-        raise RepeatedKey
+        raise RepeatedKeyError
     return members
 
 
@@ -63,7 +63,7 @@ def repeated_key(raw: bytes, fields: Mapping[str, msgspec.Raw]) -> str | None:
         return None
     try:
         locate(raw, fields)
-    except RepeatedKey:
+    except RepeatedKeyError:
         return _first_repeated(raw)
     return None
 
@@ -97,7 +97,7 @@ def remove(raw: bytes, name: str) -> bytes:
         return raw
     try:
         members = locate(raw, fields)
-    except RepeatedKey:
+    except RepeatedKeyError:
         return msgspec.json.encode({key: value for key, value in fields.items() if key != name})
     names = list(fields)
     index = names.index(name)

@@ -54,7 +54,7 @@ def _answer(id: str, kind: str, created: int, model: str, choices: list[dict[str
 
 
 class Chunks(abc.ABC):
-    """Writes the chunks of one stream. With `null_usage` each says `"usage": null`, as OpenAI's do if usage was asked."""
+    """Writes the chunks of one stream. With `null_usage` each says `"usage": null`, as OpenAI's do if it was asked."""
 
     _object: str
     _before_text: str  # between the choice's index and its text

@@ -6,7 +6,7 @@ Key order, spacing, number formats, escapes and fields that nobody here knows re
 import msgspec
 
 from gateway.wire.inference import Inference
-from gateway.wire.members import RepeatedKey, decode_members, insert_first, locate, replace
+from gateway.wire.members import RepeatedKeyError, decode_members, insert_first, locate, replace
 
 _Change = tuple[int, int, bytes]
 
@@ -26,7 +26,7 @@ def splice(inference: Inference, *, model: str, include_usage: bool | None = Non
         return raw
     try:
         return replace(raw, _changes(raw, fields, wanted))
-    except RepeatedKey:
+    except RepeatedKeyError:
         # Two readers could take this body in two ways: send the one that was judged here.
         merged = {name: bytes(value) for name, value in fields.items()} | wanted
         return b"{" + b",".join(msgspec.json.encode(name) + b":" + value for name, value in merged.items()) + b"}"
@@ -53,5 +53,5 @@ def _stream_options(current: msgspec.Raw | None, include_usage: bool) -> bytes:
     fields = decode_members(raw)
     try:
         return replace(raw, _changes(raw, fields, {"include_usage": value}))
-    except RepeatedKey:
+    except RepeatedKeyError:
         return msgspec.json.encode(fields | {"include_usage": msgspec.Raw(value)})

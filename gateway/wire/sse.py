@@ -9,7 +9,7 @@ DONE = b"[DONE]"
 _BOM = b"\xef\xbb\xbf"
 
 
-class EventTooLarge(ValueError):
+class EventTooLargeError(ValueError):
     """An upstream's event, or line, is longer than the parser may hold."""
 
 
@@ -27,7 +27,7 @@ class SseParser:
         self._started = False
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Raises EventTooLarge once an unfinished event outgrows the limit."""
+        """Raises EventTooLargeError once an unfinished event outgrows the limit."""
         if not self._size and not self._after_cr and b"\r" not in data and data.endswith(b"\n\n"):
             payloads = _whole_events(data)
             if payloads is not None:
@@ -65,7 +65,7 @@ class SseParser:
             self._pieces = [piece] if piece else []
             self._size += len(piece)
         if self._size > self._max_event_bytes:
-            raise EventTooLarge(f"an event of more than {self._max_event_bytes} bytes")
+            raise EventTooLargeError(f"an event of more than {self._max_event_bytes} bytes")
         return payloads
 
     def _line(self, line: bytes, payloads: list[bytes]) -> None:

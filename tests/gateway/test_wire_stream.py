@@ -1,0 +1,154 @@
+"""Usage, the end, and what of a stream the client may see."""
+
+import json
+from typing import Any
+
+import pytest
+
+from gateway.wire.sse import DONE
+from gateway.wire.stream import StreamReader, content_of
+from gateway.wire.usage import Usage, usage_object, usage_of
+from tests.conformance.openai_schemas import conforms
+
+HEAD = '{"id":"c","object":"chat.completion.chunk","created":1,"model":"m"'
+
+
+def chunk(content: str | None = "x", finish: str | None = None, index: int = 0, rest: str = "") -> bytes:
+    delta = {} if content is None else {"content": content}
+    choice = {"index": index, "delta": delta, "finish_reason": finish}
+    return f'{HEAD},"choices":[{json.dumps(choice)}]{rest}}}'.encode()
+
+
+def usage_chunk(usage: dict[str, Any], choices: str = "[]") -> bytes:
+    return f'{HEAD},"choices":{choices},"usage":{json.dumps(usage)}}}'.encode()
+
+
+USAGE = {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12, "prompt_tokens_details": {"cached_tokens": 0}}
+
+
+def test_a_client_that_asked_gets_every_byte() -> None:
+    reader = StreamReader(client_wants_usage=True)
+    payloads = [chunk(rest=',"usage":null'), chunk(None, "stop", rest=',"usage":null'), usage_chunk(USAGE), DONE]
+    assert [reader.feed(payload) for payload in payloads] == payloads
+    assert reader.usage == Usage(prompt_tokens=5, completion_tokens=7)
+    assert reader.finished
+    assert reader.done
+    assert b'"cached_tokens": 0' in payloads[2]  # a zero stays, as it came
+
+
+def test_a_client_that_did_not_ask_sees_no_usage() -> None:
+    reader = StreamReader(client_wants_usage=False)
+    assert reader.feed(chunk(rest=',"usage":null')) == chunk()
+    assert reader.feed(chunk(rest=', "usage" : null ,"obfuscation":"ab"')) == chunk(rest=' ,"obfuscation":"ab"')
+    assert reader.feed(chunk(None, "stop", rest=f',"usage":{json.dumps(USAGE)}')) == chunk(None, "stop")
+    assert reader.feed(usage_chunk(USAGE)) is None
+    assert reader.feed(DONE) == DONE
+    assert reader.usage == Usage(prompt_tokens=5, completion_tokens=7)
+    assert reader.finish_reasons == {0: "stop"}
+
+
+def test_a_usage_member_in_front_is_taken_out_too() -> None:
+    payload = b'{"usage":null,"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":null}]}'
+    assert StreamReader(client_wants_usage=False).feed(payload) == payload.replace(b'"usage":null,', b"")
+
+
+def test_texts_that_talk_of_usage_are_left_alone() -> None:
+    reader = StreamReader(client_wants_usage=False)
+    said = chunk('"usage":null} "usage": {"prompt_tokens": 1} "finish_reason":"stop" "error":{}')
+    assert reader.feed(said) == said
+    nested = chunk(rest=',"x":{"usage":null}')
+    assert reader.feed(nested) == nested
+    assert (reader.usage, reader.finish_reasons, reader.error) == (None, {}, None)
+
+
+def test_running_totals_give_the_largest() -> None:
+    reader = StreamReader(client_wants_usage=False)
+    for number in (1, 2, 3):
+        reader.feed(chunk(rest=f',"usage":{{"prompt_tokens":9,"completion_tokens":{number}}}'))
+    reader.feed(usage_chunk({"prompt_tokens": 9, "completion_tokens": 0}))
+    assert reader.usage == Usage(prompt_tokens=9, completion_tokens=3)
+
+
+def test_every_choice_must_finish() -> None:
+    reader = StreamReader(client_wants_usage=False, num_choices=2)
+    reader.feed(chunk(None, "stop", index=1))
+    assert not reader.finished
+    reader.feed(chunk(None, "length", index=0))
+    assert reader.finished
+    assert reader.finish_reasons == {1: "stop", 0: "length"}
+
+
+def test_an_empty_finish_reason_is_none() -> None:
+    reader = StreamReader(client_wants_usage=False)
+    reader.feed(chunk("x", ""))
+    assert not reader.finished
+
+
+def test_an_error_in_the_stream_is_no_end() -> None:
+    reader = StreamReader(client_wants_usage=False)
+    reader.feed(chunk(None, "stop"))
+    broken = b'{"error":{"message":"out of memory","type":"server_error"}}'
+    assert reader.feed(broken) == broken
+    assert reader.error == {"message": "out of memory", "type": "server_error"}
+    assert not reader.finished
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [b"", b"{", b"[]", b'{"usage":', b'{"choices":5,"usage":{}}', b'{"choices":[{"index":"x","finish_reason":"stop"}]}',
+     b'"usage"', b'{"usage":null,"usage":1}', b'{"error":' + b"[" * 5000],
+)  # fmt: skip
+def test_garbage_is_passed_on_and_harms_nothing(payload: bytes) -> None:
+    reader = StreamReader(client_wants_usage=True, collect=True)
+    assert reader.feed(payload) == payload
+    assert not reader.finished
+    assert reader.payloads == [payload]
+
+
+def test_usage_that_makes_no_sense_is_withheld_and_not_counted() -> None:
+    reader = StreamReader(client_wants_usage=False)
+    assert reader.feed(usage_chunk({"prompt_tokens": "many"})) is None
+    assert reader.feed(usage_chunk({"prompt_tokens": -4})) is None
+    assert reader.usage is None
+
+
+def test_what_is_collected_is_what_came() -> None:
+    reader = StreamReader(client_wants_usage=False, collect=True)
+    came = [chunk("a", rest=',"usage":null'), chunk("b"), usage_chunk(USAGE), DONE]
+    for payload in came:
+        reader.feed(payload)
+    assert reader.payloads == came[:3]
+    assert reader.num_deltas == 2
+    assert content_of(came) == "ab"
+
+
+def test_usage_of_whole_answers() -> None:
+    details = {"prompt_tokens_details": {"cached_tokens": 3}, "completion_tokens_details": {"reasoning_tokens": 2}}
+    answer = {"choices": [], "usage": USAGE | details}
+    usage = usage_of(json.dumps(answer).encode())
+    assert usage == Usage(prompt_tokens=5, completion_tokens=7, cached_tokens=3, reasoning_tokens=2)
+    assert usage.total_tokens == 12
+    embeddings = b'{"data":[],"usage":{"prompt_tokens":4,"total_tokens":4}}'
+    assert usage_of(embeddings) == Usage(prompt_tokens=4)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{}", b'{"usage":null}', b'{"usage":5}', b'{"usage":{"prompt_tokens":-1}}',
+     b'{"usage":{"prompt_tokens":1.5}}', b'not json "usage"', b'{"x":{"usage":{"prompt_tokens":1}}}', b'\xff"usage"'],
+)  # fmt: skip
+def test_no_usage_where_none_can_be_read(body: bytes) -> None:
+    assert usage_of(body) is None
+
+
+def test_usage_is_written_as_openai_does() -> None:
+    written = usage_object(Usage(prompt_tokens=4, completion_tokens=2))
+    conforms(written, "CompletionUsage")
+    assert written["prompt_tokens_details"] == {"cached_tokens": 0}
+    assert written["total_tokens"] == 6
+
+
+def test_the_larger_of_each_count() -> None:
+    a, b = Usage(prompt_tokens=5, completion_tokens=1, estimated=True), Usage(prompt_tokens=4, completion_tokens=9)
+    assert a.maximum(b) == Usage(prompt_tokens=5, completion_tokens=9)
+    assert a.maximum(None) is a
