@@ -9,6 +9,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from gateway.ledger.records import AttemptRecord, DecisionRecord, RequestRecord
 from gateway.store.database import Database
+from gateway.store.errors import RowRefused
 from gateway.store.tables import attempts, decisions, requests
 from gateway.wire.usage import Usage
 
@@ -17,10 +18,14 @@ Values = dict[str, Any]
 
 async def insert_entries(database: Database, records: Sequence[RequestRecord]) -> None:
     """One transaction. Raises StoreUnavailable or RowRefused; nothing is written then."""
-    attempt_rows = [_attempt(attempt) for record in records for attempt in record.attempts]
-    decision_rows = [_decision(record.decision) for record in records if record.decision is not None]
+    try:
+        request_rows = [_request(record) for record in records]
+        attempt_rows = [_attempt(attempt) for record in records for attempt in record.attempts]
+        decision_rows = [_decision(record.decision) for record in records if record.decision is not None]
+    except (ValueError, OverflowError, OSError) as error:  # a time that no calendar has
+        raise RowRefused(str(error)) from error
     async with database.write() as connection:
-        await connection.execute(_insert_new(requests, database.dialect), [_request(record) for record in records])
+        await connection.execute(_insert_new(requests, database.dialect), request_rows)
         if attempt_rows:
             await connection.execute(_insert_new(attempts, database.dialect), attempt_rows)
         if decision_rows:
@@ -40,6 +45,10 @@ def _time(seconds: float) -> datetime:
 def _text(value: str | None) -> str | None:
     """PostgreSQL stores no NUL; clients may send one (in `user`, say), and their money must be booked all the same."""
     return value.replace("\0", "\ufffd") if value is not None and "\0" in value else value
+
+
+def _real(value: float | None) -> float | None:
+    return float(value) if value is not None else None  # a driver takes no number of numpy's
 
 
 def _usage(usage: Usage) -> Values:
@@ -70,7 +79,7 @@ def _request(record: RequestRecord) -> Values:
         "cache": record.cache,
         "cache_reason": _text(record.cache_reason),
         "cache_entry": record.cache_entry,
-        "similarity": record.similarity,
+        "similarity": _real(record.similarity),
         "route_reason": _text(record.route_reason),
         **_usage(record.usage),
         "cost_nanousd": record.cost_nanousd,
@@ -110,7 +119,7 @@ def _decision(record: DecisionRecord) -> Values:
         "request_id": record.request_id,
         "tier": record.tier,
         "reason": _text(record.reason),
-        "confidence": record.confidence,
+        "confidence": _real(record.confidence),
         "task": record.task,
         "signals": _text(record.signals.decode("utf-8", "replace")),
         "embedding": record.embedding,

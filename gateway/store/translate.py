@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError, SQLAlchemyError
 
 from gateway.store.errors import DuplicateRow, RowRefused, StoreConfigError, StoreError, StoreUnavailable
 
@@ -40,7 +40,8 @@ def _translate(error: SQLAlchemyError) -> StoreError:
         return DuplicateRow(text) if unique else RowRefused(text)
     if _sqlstate(cause):
         return _by_sqlstate(cause)
-    if any("DataError" in kind.__name__ or kind is OverflowError for kind in _kinds(cause)):
+    refused = isinstance(error, ProgrammingError | DataError)
+    if refused or any("DataError" in kind.__name__ or kind is OverflowError for kind in _kinds(cause)):
         return RowRefused(str(cause))
     return StoreUnavailable(f"the database does not answer: {cause}")
 

@@ -1,0 +1,161 @@
+"""What tokens cost, at any time: the price table in memory, and arithmetic in whole nano-dollars.
+
+The config seeds the table and the table rules. A price is in force from its `valid_from` until the model's next row, so
+what a past request cost never changes.
+"""
+
+import logging
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from decimal import ROUND_HALF_UP, Decimal
+from fnmatch import fnmatchcase
+
+import msgspec
+
+from gateway.config import ModelConfig
+from gateway.store.database import Database
+from gateway.store.prices import PriceRow, insert_price, seed_prices, select_prices
+from gateway.store.versions import VersionWatch
+from gateway.wire.usage import Usage
+
+log = logging.getLogger("tollhouse.ledger")
+_MTOK = 1_000_000
+_NANO = Decimal(1_000_000_000)
+_MAX_RESOLVED = 4096  # names come from clients: the memory of globs resolved has to end somewhere
+
+
+class Price(msgspec.Struct, frozen=True, kw_only=True):
+    """In nano-dollars per million tokens. `known` is False where nobody has set a price: all is free then."""
+
+    input: int = 0
+    output: int = 0
+    cached_input: int = 0
+    known: bool = True
+
+    def cost_nanousd(self, usage: Usage) -> int:
+        """Rounded once, half up. Cached tokens are part of the prompt's and have their own price."""
+        prompt = max(0, usage.prompt_tokens)
+        cached = min(max(0, usage.cached_tokens), prompt)
+        completion = max(0, usage.completion_tokens)
+        exact = (prompt - cached) * self.input + cached * self.cached_input + completion * self.output
+        return (2 * exact + _MTOK) // (2 * _MTOK)
+
+
+_UNKNOWN = Price(known=False)
+History = list[tuple[float, Price]]  # valid from (seconds since the epoch), oldest first
+
+
+class PriceBook:
+    """`start` before use, `aclose` after. A change of the table by another process is noticed within `interval_s`."""
+
+    def __init__(self, database: Database, *, interval_s: float = 0.5) -> None:
+        self._database = database
+        self._history: dict[str, History] = {}
+        self._globs: list[str] = []  # in the order in which they are tried
+        self._config_order: list[str] = []
+        self._resolved: dict[str, History] = {}
+        self._watch = VersionWatch(database, "prices", self._reload, interval_s)
+
+    async def start(self, models: Sequence[ModelConfig] = ()) -> None:
+        """Raises StoreError."""
+        await self._seed(models)
+        await self._watch.start()
+
+    async def seed(self, models: Sequence[ModelConfig]) -> None:
+        """After a change of the config. Raises StoreError."""
+        await self._seed(models)
+        await self._reload()
+
+    async def aclose(self) -> None:
+        await self._watch.aclose()
+
+    def price(self, model: str, at: float | None = None) -> Price:
+        """The price in force at a time (seconds since the epoch; None: now); before the first row, the first row's."""
+        history = self._resolved.get(model)
+        if history is None:
+            history = self._resolve(model)
+        if not history:
+            return _UNKNOWN
+        moment = time.time() if at is None else at
+        for valid_from, price in reversed(history):
+            if valid_from <= moment:
+                return price
+        return history[0][1]
+
+    def cost_nanousd(self, model: str, usage: Usage, at: float | None = None) -> int:
+        return self.price(model, at).cost_nanousd(usage)
+
+    async def _seed(self, models: Sequence[ModelConfig]) -> None:
+        self._config_order = [model.name for model in models]
+        changed = await seed_prices(self._database, [(model.name, _amounts(model)) for model in models])
+        if changed:
+            log.info("prices from the config: %s", ", ".join(changed))
+
+    async def _reload(self) -> None:
+        history: dict[str, History] = {}
+        for row in await select_prices(self._database):
+            price = Price(
+                input=row.input_nanousd_per_mtok,
+                output=row.output_nanousd_per_mtok,
+                cached_input=row.cached_input_nanousd_per_mtok,
+            )
+            history.setdefault(row.model, []).append((row.valid_from.timestamp(), price))
+        globs = [name for name in history if any(character in name for character in "*?[")]
+        order = {name: index for index, name in enumerate(self._config_order)}
+        self._globs = sorted(globs, key=lambda name: (order.get(name, len(order)), -len(name), name))
+        self._history = history
+        self._resolved = {}
+
+    def _resolve(self, model: str) -> History:
+        history = self._history.get(model)
+        if history is None:
+            glob = next((glob for glob in self._globs if fnmatchcase(model, glob)), None)
+            history = self._history[glob] if glob is not None else []
+            if glob is None:
+                log.warning("there is no price for the model %r: it is booked as free", model)
+        if len(self._resolved) >= _MAX_RESOLVED:
+            self._resolved.clear()
+        self._resolved[model] = history
+        return history
+
+
+async def set_price(
+    database: Database,
+    model: str,
+    *,
+    input_usd_per_mtok: float | str | Decimal,
+    output_usd_per_mtok: float | str | Decimal,
+    cached_input_usd_per_mtok: float | str | Decimal | None = None,
+    valid_from: datetime | None = None,
+) -> PriceRow:
+    """An operator's price, in force until a later row: from now on, or from a time with a zone. Raises ValueError."""
+    if valid_from is not None and valid_from.tzinfo is None:
+        raise ValueError("valid_from needs a time zone")
+    cached = input_usd_per_mtok if cached_input_usd_per_mtok is None else cached_input_usd_per_mtok
+    row = PriceRow(
+        model=model,
+        valid_from=valid_from or datetime.now(UTC),
+        input_nanousd_per_mtok=to_nanousd(input_usd_per_mtok),
+        output_nanousd_per_mtok=to_nanousd(output_usd_per_mtok),
+        cached_input_nanousd_per_mtok=to_nanousd(cached),
+        source="operator",
+    )
+    if min(row.amounts) < 0:
+        raise ValueError("a price can't be negative")
+    await insert_price(database, row)
+    return row
+
+
+def to_nanousd(dollars: float | str | Decimal) -> int:
+    """Dollars to nano-dollars, as written: 0.1 is a hundred million, whatever its nearest float is."""
+    return int((Decimal(str(dollars)) * _NANO).quantize(Decimal(1), ROUND_HALF_UP))
+
+
+def _amounts(model: ModelConfig) -> tuple[int, int, int]:
+    cached = model.cached_input_usd_per_mtok
+    return (
+        to_nanousd(model.input_usd_per_mtok),
+        to_nanousd(model.output_usd_per_mtok),
+        to_nanousd(model.input_usd_per_mtok if cached is None else cached),
+    )

@@ -1,0 +1,110 @@
+"""What gateways that died left in their journals: settled requests, and attempts that were opened and never settled."""
+
+import fcntl
+import logging
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from msgspec import MsgspecError
+from msgspec.structs import replace
+
+from gateway.ledger.entries import OPENED, decode_opened, decode_settled
+from gateway.ledger.frames import Frame, read_frames
+from gateway.ledger.journal import LOCK, SUFFIX
+from gateway.ledger.records import AttemptRecord, RequestRecord
+from gateway.wire.usage import Usage
+
+log = logging.getLogger("tollhouse.ledger")
+Opened = dict[str, tuple[list[AttemptRecord], RequestRecord]]
+Pricing = Callable[[AttemptRecord], int]
+
+
+class Orphan:
+    """A journal folder whose owner is gone. It is ours until closed: no other gateway gets its lock."""
+
+    def __init__(self, folder: Path, lock: int) -> None:
+        self.folder = folder
+        self._lock = lock
+
+    def batches(self, price: Pricing) -> Iterator[list[RequestRecord]]:
+        """All its requests, the lost ones last."""
+        opened: Opened = {}
+        for path in sorted(self.folder.glob(f"*{SUFFIX}")):
+            offset, end = 0, False
+            while not end:
+                chunk = read_frames(path, offset)
+                settled = [record for frame in chunk.frames if (record := _take(frame, opened)) is not None]
+                if settled:
+                    yield settled
+                offset, end = chunk.next_offset, chunk.end
+        if opened:
+            log.warning("%d requests were lost by a gateway that died; they are booked as estimated", len(opened))
+            yield [_lost(attempts, request, price) for attempts, request in opened.values()]
+
+    def close(self, *, delete: bool) -> None:
+        if delete:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        os.close(self._lock)
+
+
+def find_orphans(folder: Path) -> list[Orphan]:
+    orphans: list[Orphan] = []
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith(".") or not path.is_dir():
+            continue
+        try:
+            lock = os.open(path / LOCK, os.O_RDWR)
+        except FileNotFoundError:
+            continue  # another gateway has just finished with it
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)  # its owner lives
+            continue
+        orphans.append(Orphan(path, lock))
+    return orphans
+
+
+def read_settled(path: Path, offset: int) -> tuple[list[RequestRecord], int]:
+    """Settled records of a segment from `offset` on, as many as one chunk has, and where to read on."""
+    chunk = read_frames(path, offset)
+    ignored: Opened = {}
+    records = [record for frame in chunk.frames if (record := _take(frame, ignored)) is not None]
+    return records, chunk.next_offset
+
+
+def _take(frame: Frame, opened: Opened) -> RequestRecord | None:
+    try:
+        if frame.kind == OPENED:
+            attempt, request = decode_opened(frame)
+            opened.setdefault(request.id, ([], request))[0].append(attempt)
+            return None
+        record = decode_settled(frame)
+    except MsgspecError as error:
+        log.error("a record of the journal is not understood and left out: %s", error)
+        return None
+    opened.pop(record.id, None)
+    return record
+
+
+def _lost(attempts: list[AttemptRecord], request: RequestRecord, price: Pricing) -> RequestRecord:
+    """Nobody knows how much was answered. What was asked is booked, as far as it was known at dispatch."""
+    booked = []
+    for attempt in attempts:
+        usage = replace(attempt.usage, estimated=True)
+        estimated = replace(attempt, status="lost", usage=usage)
+        booked.append(replace(estimated, cost_nanousd=price(estimated)))
+    last = booked[-1]
+    return replace(
+        request,
+        status="lost",
+        http_status=0,
+        error_code="gateway_died",
+        model=last.model,
+        provider=last.provider,
+        usage=last.usage if last.usage.total_tokens else Usage(estimated=True),
+        cost_nanousd=sum(attempt.cost_nanousd for attempt in booked),
+        attempts=tuple(booked),
+    )

@@ -1,0 +1,42 @@
+"""The counterfactual: what the same tokens had cost on the baseline model, and who saved the difference.
+
+With S the serving model's price for the answer and B the baseline's:
+
+    served:  S was spent;             saved by routing = B - S
+    hit:     saved by the cache = S;  saved by routing = B - S
+
+so spent + saved by cache + saved by routing = B, always. Routing to a dearer model saves a negative amount, and that is
+what the books say. What failed attempts cost on the way is in the request's cost and is nobody's saving.
+"""
+
+import msgspec
+
+from gateway.ledger.prices import PriceBook
+from gateway.wire.usage import Usage
+
+
+class Savings(msgspec.Struct, frozen=True, kw_only=True):
+    serving_cost_nanousd: int = 0  # S: spent, or on a hit not spent
+    baseline_model: str | None = None
+    baseline_cost_nanousd: int | None = None  # B; None: nothing to compare with, and then routing saved nothing
+    saved_by_cache_nanousd: int = 0
+    saved_by_routing_nanousd: int = 0
+
+
+def compare(
+    prices: PriceBook, *, model: str, usage: Usage, baseline_model: str | None, hit: bool, at: float | None = None
+) -> Savings:
+    """`model` gave the answer, now or when it was stored. A baseline without a price is no baseline."""
+    serving = prices.cost_nanousd(model, usage, at)
+    cached = serving if hit else 0
+    baseline = prices.price(baseline_model, at) if baseline_model else None
+    if baseline is None or not baseline.known:
+        return Savings(serving_cost_nanousd=serving, saved_by_cache_nanousd=cached)
+    would_cost = baseline.cost_nanousd(usage)
+    return Savings(
+        serving_cost_nanousd=serving,
+        baseline_model=baseline_model,
+        baseline_cost_nanousd=would_cost,
+        saved_by_cache_nanousd=cached,
+        saved_by_routing_nanousd=would_cost - serving,
+    )
