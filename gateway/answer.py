@@ -30,16 +30,25 @@ def _clean(value: str) -> bytes:
 class Answer:
     """A whole answer."""
 
-    __slots__ = ("body", "headers", "status")
+    __slots__ = ("body", "content_type", "headers", "status")
 
-    def __init__(self, body: bytes, *, status: int = 200, headers: Headers | None = None) -> None:
+    def __init__(
+        self,
+        body: bytes,
+        *,
+        status: int = 200,
+        headers: Headers | None = None,
+        content_type: tuple[bytes, bytes] = JSON,
+    ) -> None:
         self.body = body
         self.status = status
+        self.content_type = content_type
         self.headers = headers if headers is not None else []
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         length = (b"content-length", b"%d" % len(self.body))
-        await send({"type": "http.response.start", "status": self.status, "headers": [JSON, length, *self.headers]})
+        headers = [self.content_type, length, *self.headers]
+        await send({"type": "http.response.start", "status": self.status, "headers": headers})
         await send({"type": "http.response.body", "body": self.body, "more_body": False})
 
 

@@ -1,14 +1,15 @@
-"""Writes each passage into the books as it happens: attempts before they are dispatched, the record before the last byte.
+"""Writes each passage into the books as it happens: attempts before they leave, the record before the last byte does.
 
-Prices are applied here and nowhere else; every sum is integer nano-dollars.
+Prices are applied here and nowhere else on a request's way; every sum is integer nano-dollars.
 """
 
 from msgspec.structs import replace
 
-from gateway.config import Config
+from gateway.estimates import prompt_tokens
 from gateway.ledger.ledger import Ledger
 from gateway.ledger.prices import PriceBook
 from gateway.ledger.records import AttemptRecord, RequestRecord, Status
+from gateway.ledger.savings import Savings, compare
 from gateway.passage import Passage
 from gateway.telemetry.log import log_request
 from gateway.telemetry.metrics import Metrics
@@ -17,37 +18,33 @@ from semcache.types import StoredAnswer
 
 
 class Bookkeeper:
-    def __init__(self, ledger: Ledger, prices: PriceBook, metrics: Metrics, config: Config) -> None:
+    def __init__(self, ledger: Ledger, prices: PriceBook, metrics: Metrics, baseline_model: str = "") -> None:
         self._ledger = ledger
         self._prices = prices
         self._metrics = metrics
-        self.config = config
+        self.baseline_model = baseline_model  # for tenants without one of their own
 
     def attempt_opened(self, passage: Passage, attempt: AttemptRecord) -> None:
-        self._ledger.open_attempt(attempt, passage.opening())
+        """Noted with the least it may cost, should this process die before it is closed."""
+        least = Usage(prompt_tokens=prompt_tokens(passage.inference), estimated=True)
+        self._ledger.open_attempt(replace(attempt, usage=least), passage.opening())
 
-    def attempt_closed(self, passage: Passage, attempt: AttemptRecord) -> AttemptRecord:
-        """Prices an attempt and keeps it with its request."""
-        priced = replace(attempt, cost_nanousd=self._prices.cost_nanousd(attempt.model, attempt.usage))
-        passage.attempts.append(priced)
-        return priced
+    def attempt_closed(self, passage: Passage, attempt: AttemptRecord) -> None:
+        cost = self._prices.cost_nanousd(attempt.model, attempt.usage)
+        passage.attempts.append(replace(attempt, cost_nanousd=cost))
+
+    def correct(self, passage: Passage, usage: Usage) -> None:
+        """Puts an estimate where the last attempt's backend reported no usage."""
+        self.attempt_closed(passage, replace(passage.attempts.pop(), usage=usage))
 
     def settle(
-        self,
-        passage: Passage,
-        *,
-        status: Status = "ok",
-        http_status: int = 200,
-        error_code: str | None = None,
+        self, passage: Passage, *, status: Status = "ok", http_status: int = 200, error_code: str | None = None
     ) -> RequestRecord:
-        """The request's one record, in the journal when this returns. Called once; later calls return the same record."""
+        """The request's one record, in the journal when this returns. Later calls return the same record."""
         if passage.record is not None:
             return passage.record
         answer = passage.lookup.answer
-        if answer is not None:
-            record = self._hit(passage, answer)
-        else:
-            record = self._served(passage)
+        record = self._served(passage, status) if answer is None else self._hit(passage, answer)
         record = replace(
             record,
             status=status,
@@ -64,46 +61,43 @@ class Bookkeeper:
         return record
 
     def _hit(self, passage: Passage, answer: StoredAnswer) -> RequestRecord:
-        """A hit uses no tokens and no dollars: what it saved is what the stored answer's model would have cost."""
+        """A hit uses no tokens and no dollars; it reports the stored answer's."""
         usage = Usage(prompt_tokens=answer.prompt_tokens, completion_tokens=answer.completion_tokens)
-        baseline_model, baseline_cost = self._baseline(passage, usage)
-        would_have_cost = self._prices.cost_nanousd(answer.model, usage)
+        savings = self._compare(passage, answer.model, usage, hit=True)
         return replace(
             passage.opening(),
             model=answer.model,
             tier=answer.tier or None,
-            provider=None,
             cache_entry=answer.entry_id,
             usage=usage,
-            baseline_model=baseline_model,
-            baseline_cost_nanousd=baseline_cost,
-            saved_by_cache_nanousd=would_have_cost,
-            saved_by_routing_nanousd=0 if baseline_cost is None else baseline_cost - would_have_cost,
+            baseline_model=savings.baseline_model,
+            baseline_cost_nanousd=savings.baseline_cost_nanousd,
+            saved_by_cache_nanousd=savings.saved_by_cache_nanousd,
+            saved_by_routing_nanousd=savings.saved_by_routing_nanousd,
         )
 
-    def _served(self, passage: Passage) -> RequestRecord:
+    def _served(self, passage: Passage, status: Status) -> RequestRecord:
+        """Failed attempts are paid for too, and only an answer saves anything."""
         attempts = tuple(passage.attempts)
-        last = attempts[-1] if attempts else None
-        if last is None:
+        if not attempts:
             return passage.opening()
-        cost = sum(attempt.cost_nanousd for attempt in attempts)
-        baseline_model, baseline_cost = self._baseline(passage, last.usage)
-        saved = 0 if baseline_cost is None or last.status == "error" else baseline_cost - last.cost_nanousd
+        last = attempts[-1]
+        savings = Savings() if status == "error" else self._compare(passage, last.model, last.usage, hit=False)
         return replace(
             passage.opening(),
             model=last.model,
             provider=last.provider,
             usage=last.usage,
-            cost_nanousd=cost,
-            baseline_model=baseline_model,
-            baseline_cost_nanousd=baseline_cost,
-            saved_by_routing_nanousd=saved,
+            cost_nanousd=sum(attempt.cost_nanousd for attempt in attempts),
+            baseline_model=savings.baseline_model,
+            baseline_cost_nanousd=savings.baseline_cost_nanousd,
+            saved_by_routing_nanousd=savings.saved_by_routing_nanousd,
             attempts=attempts,
         )
 
-    def _baseline(self, passage: Passage, usage: Usage) -> tuple[str | None, int | None]:
+    def _compare(self, passage: Passage, model: str, usage: Usage, *, hit: bool) -> Savings:
         """Chat is compared with the tenant's baseline model; an embedding has no alternative to compare with."""
-        name = passage.principal.tenant.baseline_model or self.config.baseline_model
-        if not name or passage.inference.endpoint == "embeddings":
-            return None, None
-        return name, self._prices.cost_nanousd(name, usage)
+        baseline = passage.principal.tenant.baseline_model or self.baseline_model
+        if passage.inference.endpoint == "embeddings":
+            baseline = ""
+        return compare(self._prices, model=model, usage=usage, baseline_model=baseline or None, hit=hit)

@@ -1,7 +1,8 @@
-"""Which model names exist, who serves each, and the router's policy over them. Rebuilt whole when the config changes."""
+"""Which model names exist, who serves each, and the router's policy over them. Rebuilt when the config changes."""
 
 import fnmatch
 from collections.abc import Mapping
+from dataclasses import replace
 
 from gateway.config import Config, ModelConfig
 from gateway.errors import NotFoundError
@@ -10,6 +11,7 @@ from gateway.upstream.types import Backend
 from routing.types import Candidate, Policy, Rule, Tier
 
 AUTO = "auto"
+DEFAULT_MAX_OUTPUT_TOKENS = 1024  # reserved for a model that does not say
 
 
 class Catalog:
@@ -22,6 +24,7 @@ class Catalog:
         self._backends = backends
         self._contexts = contexts
         self._key_variables = {p.name: p.api_key_env for p in config.provider if not p.usable}
+        self._retries = {provider.name: provider.max_retries for provider in config.provider}
         self._deployments: dict[str, Deployment] = {}
         self.tier_of = {model: name for name, tier in reversed(config.tier.items()) for model in tier.models}
         self.tiers = {name: tier.models for name, tier in config.tier.items()}
@@ -29,7 +32,7 @@ class Catalog:
 
     def model(self, name: str, kind: str) -> ModelConfig:
         """The configured model behind a name that a client used, or NotFoundError."""
-        model = self._exact.get(name) or next((m for m in self._globs if fnmatch.fnmatchcase(name, m.name)), None)
+        model = self._find(name)
         if model is None:
             raise NotFoundError(
                 f"The model '{name}' does not exist or you do not have access to it.",
@@ -50,25 +53,28 @@ class Catalog:
         return self._key_variables.get(model.provider) if model else None
 
     def deployment(self, name: str) -> Deployment:
-        """`name` as a client wrote it; kept, so that a breaker's memory lasts."""
-        known = self._deployments.get(name)
-        if known is not None:
-            return known
-        model = self._exact.get(name) or next(m for m in self._globs if fnmatch.fnmatchcase(name, m.name))
-        server = model.engine or model.provider
-        deployment = Deployment(
-            model=name,
-            provider=server,
-            backend=self._backends[server],
-            upstream_model=model.upstream_name or name,
-            max_retries=self._max_retries(server),
-        )
-        if not model.is_glob:  # a client must not grow our memory by inventing names
-            self._deployments[name] = deployment
-        return deployment
+        """`name` as a client wrote it. Kept, so that a breaker's memory lasts; a glob's names share one breaker."""
+        model = self._find(name)
+        assert model is not None, "candidates come from this catalog"
+        known = self._deployments.get(model.name)
+        if known is None:
+            server = model.engine or model.provider
+            known = self._deployments[model.name] = Deployment(
+                model=model.name,
+                backend=self._backends[server],
+                upstream_model=model.upstream_name or model.name,
+                max_retries=self._retries.get(server, 0),
+            )
+        if model.is_glob:
+            return replace(known, model=name, upstream_model=model.upstream_name or name)
+        return known
 
-    def _max_retries(self, server: str) -> int:
-        return self._retries.get(server, 0)
+    def max_output_tokens(self, name: str) -> int:
+        model = self._find(name)
+        return (model.max_output_tokens if model else None) or DEFAULT_MAX_OUTPUT_TOKENS
+
+    def _find(self, name: str) -> ModelConfig | None:
+        return self._exact.get(name) or next((m for m in self._globs if fnmatch.fnmatchcase(name, m.name)), None)
 
     def listing(self) -> list[tuple[str, str]]:
         """What a client may ask for, with who serves it, `auto` first; globs stand for names we can't list."""
@@ -76,7 +82,6 @@ class Catalog:
         return [(AUTO, "tollhouse"), *models] if self.tiers else models
 
     def _policy(self, config: Config) -> Policy | None:
-        self._retries = {provider.name: provider.max_retries for provider in config.provider}
         if not config.tier:
             return None
         usable = {

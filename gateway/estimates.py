@@ -11,15 +11,19 @@ def prompt_tokens(inference: Inference) -> int:
     return max(1, len(inference.raw) // BYTES_PER_TOKEN)
 
 
-def worst_case_tokens(inference: Inference, default_max_tokens: int) -> int:
-    """What a request may use at most: prompt, and as many answers of full length as it asks for."""
+def worst_case_tokens(inference: Inference, longest_answer: int) -> int:
+    """What a request may use at most: its prompt, and as many answers of full length as it asks for."""
     if inference.endpoint == "embeddings":
         return prompt_tokens(inference)
-    longest = inference.max_tokens if inference.max_tokens is not None else default_max_tokens
-    answers = inference.n * max(1, len(inference.prompts))
-    return prompt_tokens(inference) + answers * longest
+    return prompt_tokens(inference) + inference.num_choices * longest_answer
 
 
 def usage_so_far(inference: Inference, num_deltas: int) -> Usage:
-    """For an answer that broke off before its usage came: one token a delta, marked as estimated."""
+    """For a stream that ended without usage: one token a delta, marked as estimated."""
     return Usage(prompt_tokens=prompt_tokens(inference), completion_tokens=num_deltas, estimated=True)
+
+
+def usage_of_unreported(inference: Inference, body: bytes) -> Usage:
+    """For a whole answer without usage, by its size."""
+    completion = 0 if inference.endpoint == "embeddings" else max(1, len(body) // BYTES_PER_TOKEN)
+    return Usage(prompt_tokens=prompt_tokens(inference), completion_tokens=completion, estimated=True)

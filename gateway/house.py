@@ -1,19 +1,20 @@
-"""All parts of a running gateway, as the pipeline finds them. Built and closed by `gateway.app`."""
+"""All parts of a running gateway, as the pipeline finds them. Built by `gateway.build`, served by `gateway.app`."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from gateway.bookkeeping import Bookkeeper
 from gateway.catalog import Catalog
 from gateway.config import Config
 from gateway.ledger.ledger import Ledger
+from gateway.ledger.prices import PriceBook
 from gateway.store.database import Database
 from gateway.telemetry.metrics import Metrics
 from gateway.tenants.auth import Authenticator
 from gateway.tenants.limits import Limiter
-from gateway.upstream.types import Backend
+from gateway.upstream.backends import Backends
+from routing.heads import Heads
 from routing.router import Router
 from semcache.cache import SemanticCache
-from semcache.embedder import Embedder
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +31,12 @@ class House:
     database: Database
     authenticator: Authenticator
     limiter: Limiter
+    prices: PriceBook
     ledger: Ledger
     bookkeeper: Bookkeeper
-    cache: SemanticCache
     metrics: Metrics
+    cache: SemanticCache
+    backends: Backends
+    heads: Heads
     snapshot: Snapshot
-    embedder: Embedder | None = None
-    backends: dict[str, Backend] = field(default_factory=dict)
     ready: bool = False

@@ -52,6 +52,11 @@ class Passage:
             self.first_token_ns = time.perf_counter_ns()
 
     @property
+    def answer_id(self) -> str:
+        """The `id` of an answer that we make ourselves."""
+        return f"{'chatcmpl' if self.inference.endpoint == 'chat.completions' else 'cmpl'}-{self.id}"
+
+    @property
     def question_text(self) -> str:
         """What cache and router read: the user's own last turn, or the prompt."""
         if self.inference.endpoint == "chat.completions":

@@ -22,8 +22,8 @@ class NotCached(ApiError):
     code = "not_cached"
 
 
-async def look_up(passage: Passage, house: House, snapshot: Snapshot) -> Lookup:
-    """Asks the cache as the request's own directives allow; a bypass says why."""
+async def look_up(passage: Passage, house: House, snapshot: Snapshot, *, embed: bool) -> Lookup:
+    """Asks the cache as the request's own directives allow; a bypass says why. `embed`: the router wants the vector."""
     config, directives, inference = snapshot.config.cache, passage.directives, passage.inference
     if not config.enabled:
         return Lookup(outcome="bypass", reason="disabled")
@@ -33,7 +33,7 @@ async def look_up(passage: Passage, house: House, snapshot: Snapshot) -> Lookup:
         return Lookup(outcome="bypass", reason=reason)
     owner = (passage.principal.tenant.id, passage.namespace or "")
     passage.question = ask(inference, owner=owner, bounds=passage.tier_wanted)
-    lookup = await house.cache.lookup(passage.question, read=not directives.no_cache)
+    lookup = await house.cache.lookup(passage.question, read=not directives.no_cache, embed=embed)
     if lookup.answer is not None and directives.max_age_s is not None:
         age_s = time.time() - lookup.answer.created_at
         if age_s > directives.max_age_s:
@@ -44,7 +44,8 @@ async def look_up(passage: Passage, house: House, snapshot: Snapshot) -> Lookup:
 
 
 def may_keep(passage: Passage) -> bool:
-    return passage.question is not None and passage.lookup.outcome == "miss"
+    """A request that may be cached and was not answered from the cache; "no-cache" is stored anew."""
+    return passage.question is not None and passage.lookup.answer is None
 
 
 async def keep(passage: Passage, house: House, body: bytes, record: RequestRecord) -> None:

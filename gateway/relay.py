@@ -6,84 +6,98 @@ settled before the last byte leaves, exactly once.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
 
 from gateway.errors import ApiError, ClientClosedRequest, InternalError, UpstreamError
+from gateway.estimates import usage_so_far
 from gateway.headers import settle_up_comment
+from gateway.house import House
 from gateway.ledger.records import RequestRecord, Status
 from gateway.passage import Passage
+from gateway.recall import keep, may_keep
+from gateway.upstream.attempts import Served
 from gateway.upstream.errors import ProtocolFailure, UpstreamFailure
-from gateway.upstream.types import Reply
-from gateway.wire.sse import DONE, frame
+from gateway.wire.assemble import assemble
+from gateway.wire.sse import DONE, frame, frames
 from gateway.wire.stream import StreamReader
 
 log = logging.getLogger("tollhouse.relay")
 
-Settle = Callable[[Status, int, str | None], RequestRecord]  # status, http_status, error_code
-
 
 class Relay:
-    """Relays one reply. `settle` writes the books; `keep` offers a complete answer to the cache."""
-
-    def __init__(
-        self,
-        passage: Passage,
-        reply: Reply,
-        first: list[bytes],
-        reader: StreamReader,
-        settle: Settle,
-        keep: Callable[[StreamReader, RequestRecord], Awaitable[None]],
-    ) -> None:
+    def __init__(self, passage: Passage, served: Served, house: House) -> None:
+        inference = passage.inference
         self._passage = passage
-        self._reply = reply
-        self._first = first
-        self._reader = reader
-        self._settle = settle
-        self._keep = keep
+        self._served = served
+        self._house = house
+        self._reader = StreamReader(
+            client_wants_usage=inference.include_usage,
+            num_choices=inference.num_choices,
+            collect=may_keep(passage),
+        )
 
     async def events(self) -> AsyncGenerator[bytes, None]:
+        reader = self._reader
         try:
             async for payloads in self._payloads():
-                if piece := self._pass_on(payloads):
+                if piece := frames(kept for payload in payloads if (kept := reader.feed(payload)) is not None):
                     self._passage.note_first_token()
                     yield piece
-            if not self._reader.finished:
-                raise ProtocolFailure("the upstream's stream ended before the answer did")
-            record = self._settle("ok", 200, None)
-            await self._keep(self._reader, record)
-            yield settle_up_comment(record) + frame(DONE)
+            if reader.error is not None:  # the client has seen the upstream's own words for it
+                self._settle("error", UpstreamError.status, "upstream_stream_error")
+            elif reader.done or reader.finished:
+                record = self._settle("ok", 200, None)
+                await self._keep(record)
+                yield settle_up_comment(record) + frame(DONE)
+            else:
+                raise ProtocolFailure("the stream ended before the answer did")
         except (asyncio.CancelledError, GeneratorExit):
             self._settle("cancelled", ClientClosedRequest.status, ClientClosedRequest.code)
             raise
         except Exception as error:
             yield self._broken(error)
         finally:
-            await asyncio.shield(self._reply.aclose())
+            await asyncio.shield(self._let_go())
 
     async def _payloads(self) -> AsyncIterator[list[bytes]]:
-        """All payloads up to [DONE], those already read first."""
-        rest = self._reply.events
-        assert rest is not None
-        batch: list[bytes] | None = self._first
+        """What `attempts.run` had to read already, then the rest. [DONE] is held back: the books come first."""
+        events = self._served.reply.events
+        assert events is not None
+        batch: list[bytes] | None = self._served.first_events
         while batch is not None:
             if DONE in batch:
+                self._reader.done = True
                 yield batch[: batch.index(DONE)]
                 return
             yield batch
-            batch = await anext(rest, None)
+            batch = await anext(events, None)
 
-    def _pass_on(self, payloads: list[bytes]) -> bytes:
-        kept = (self._reader.feed(payload) for payload in payloads)
-        return b"".join([frame(payload) for payload in kept if payload is not None])
+    async def _keep(self, record: RequestRecord) -> None:
+        if self._reader.payloads and (body := assemble(self._reader.payloads)) is not None:
+            await keep(self._passage, self._house, body, record)
 
     def _broken(self, error: Exception) -> bytes:
         """An in-band error event, and no [DONE]: a broken answer is never presented as finished."""
         if isinstance(error, ApiError):
             told = error
         elif isinstance(error, UpstreamFailure):
-            told = UpstreamError(f"the upstream broke off in mid-answer: {error}", code=error.code)
+            told = UpstreamError(f"The upstream broke off in mid-answer: {error}", code=error.code)
         else:
             log.exception("request %s: a stream failed inside the gateway", self._passage.id, exc_info=error)
-            told = InternalError("the gateway failed in mid-answer")
+            told = InternalError("The gateway failed in mid-answer.")
         self._settle("error", told.status, told.code)
         return frame(told.encode())
+
+    def _settle(self, status: Status, http_status: int, error_code: str | None) -> RequestRecord:
+        """Closes the attempt and writes the record; what no upstream counted is counted by what passed."""
+        passage, bookkeeper = self._passage, self._house.bookkeeper
+        if passage.record is None:
+            usage = self._reader.usage or usage_so_far(passage.inference, self._reader.num_deltas)
+            attempt = self._served.finish(status, usage=usage, error_code=error_code)
+            bookkeeper.attempt_closed(passage, attempt)
+        return bookkeeper.settle(passage, status=status, http_status=http_status, error_code=error_code)
+
+    async def _let_go(self) -> None:
+        record = self._passage.record
+        await self._served.reply.aclose()
+        await self._passage.ticket.settle(record.usage.total_tokens if record else 0)

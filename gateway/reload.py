@@ -15,7 +15,7 @@ AT_START_ONLY = ("server", "store", "embedding", "engine")
 
 
 class ConfigWatcher:
-    """Polls the file's identity (inode, size, mtime): works on every file system, and for editors that replace files."""
+    """Polls the file's identity (inode, size, mtime): good on every file system, and for editors that replace files."""
 
     def __init__(self, path: Path, current: Config, apply: Callable[[Config], Awaitable[None]]) -> None:
         self._path = path

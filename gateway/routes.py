@@ -1,20 +1,14 @@
-"""From a request to the models to try: the client's own word first, then the router's. Translates between the two rooms."""
-
-import logging
+"""From a request to the models to try: the client's own word first, then the router's."""
 
 from msgspec.structs import replace
 
 from gateway.catalog import AUTO
-from gateway.errors import InvalidRequestError, NotFoundError
+from gateway.errors import InvalidRequestError
 from gateway.estimates import prompt_tokens
 from gateway.house import House, Snapshot
 from gateway.passage import Passage
 from routing.errors import NoCapableModel, UnknownTier
 from routing.types import Decision, Prompt
-from semcache.errors import EmbedderError
-from semcache.types import Vector
-
-log = logging.getLogger("tollhouse.routes")
 
 
 def explicit(passage: Passage, snapshot: Snapshot) -> Decision | None:
@@ -43,7 +37,7 @@ async def choose(passage: Passage, house: House, snapshot: Snapshot) -> Decision
     assert snapshot.router is not None
     text = passage.question_text
     if passage.embedding is None and passage.tier_wanted is None and text:
-        passage.embedding = await _embed(text, house)
+        passage.embedding = await house.cache.embed(text)  # None: the router decides from the text's features
     prompt = Prompt(
         text=text,
         embedding=passage.embedding,
@@ -60,16 +54,15 @@ async def choose(passage: Passage, house: House, snapshot: Snapshot) -> Decision
     return _say_who_is_missing(decision, snapshot)
 
 
-async def _embed(text: str, house: House) -> Vector | None:
-    """None when there is no embedder or it failed: the router then decides from rules and text features."""
-    if house.embedder is None:
-        return None
-    try:
-        vector: Vector = (await house.embedder.embed([text]))[0]
-    except EmbedderError as error:
-        log.warning("routing without an embedding: %s", error)
-        return None
-    return vector
+def longest_answer(passage: Passage, snapshot: Snapshot) -> int:
+    """In tokens: max_tokens, else the tenant's default, else the largest output of the models that may serve."""
+    if passage.inference.max_tokens is not None:
+        return passage.inference.max_tokens
+    default = passage.principal.tenant.default_max_tokens
+    if default is not None:
+        return default
+    assert passage.decision is not None
+    return max(map(snapshot.catalog.max_output_tokens, passage.decision.candidates))
 
 
 def _say_who_is_missing(decision: Decision, snapshot: Snapshot) -> Decision:

@@ -14,7 +14,7 @@ async def live() -> dict[str, str]:
 
 @get("/health/ready")
 async def ready(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
-    """200 once models are loaded and keys known. A lost database or Redis degrades, and is said, but does not unready."""
+    """200 once models are loaded and keys known. A lost database or Redis is said, and does not make it unready."""
     house = request.app.state.house
     parts = house.condition()
     return Response({"status": "ok" if house.ready else "starting", **parts}, status_code=200 if house.ready else 503)

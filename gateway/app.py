@@ -1,0 +1,74 @@
+"""The only place where the parts meet: builds a House from config.toml, serves it with Litestar, closes it again."""
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+from litestar import Litestar
+
+from gateway import config as configuration
+from gateway.api.chat import chat_completions
+from gateway.api.completions import completions
+from gateway.api.dashboard import dashboard, dashboard_data
+from gateway.api.embeddings import embeddings
+from gateway.api.errors import to_openai_shape
+from gateway.api.health import live, metrics, ready
+from gateway.api.models import list_models, retrieve_model
+from gateway.build import apply, open_house
+from gateway.pipeline import Pipeline
+from gateway.reload import ConfigWatcher
+from gateway.telemetry.log import configure_logging
+
+log = logging.getLogger("tollhouse.app")
+
+HANDLERS = [
+    chat_completions,
+    completions,
+    embeddings,
+    list_models,
+    retrieve_model,
+    live,
+    ready,
+    metrics,
+    dashboard,
+    dashboard_data,
+]
+
+
+def create_app(config_path: Path | None = None) -> Litestar:
+    """The ASGI application. Without a path, TOLLHOUSE_CONFIG or ./config.toml is read. Raises ConfigError."""
+    path = config_path or Path(os.environ.get("TOLLHOUSE_CONFIG", "config.toml"))
+    config = configuration.load(path)
+    configure_logging()
+    return Litestar(
+        route_handlers=HANDLERS,
+        lifespan=[_lifespan(path, config)],
+        exception_handlers={Exception: to_openai_shape},
+        request_max_body_size=int(config.server.max_body_mb * 1_000_000),
+        openapi_config=None,
+        logging_config=None,
+    )
+
+
+def _lifespan(
+    path: Path, config: configuration.Config
+) -> Callable[[Litestar], contextlib.AbstractAsyncContextManager[None]]:
+    @asynccontextmanager
+    async def run(app: Litestar) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            house = await open_house(config, stack)
+            app.state.house = house
+            app.state.pipeline = Pipeline(house)
+            watcher = ConfigWatcher(path, config, partial(apply, house))
+            task = asyncio.create_task(watcher.run(), name="config-watcher")
+            stack.callback(task.cancel)
+            house.ready = True
+            yield
+            house.ready = False
+
+    return run

@@ -1,0 +1,203 @@
+"""Builds the parts of a gateway from its config, in the order they need each other, and applies a changed config."""
+
+import asyncio
+import logging
+import time
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from engine.client import EngineClient
+from engine.types import EngineOptions
+from gateway.bookkeeping import Bookkeeper
+from gateway.catalog import Catalog
+from gateway.config import CacheConfig, Config, EngineConfig, LimitsConfig, home
+from gateway.config_check import ConfigError
+from gateway.house import House, Snapshot
+from gateway.ledger.ledger import Ledger
+from gateway.ledger.prices import PriceBook
+from gateway.models.sources import resolve
+from gateway.store.database import Database
+from gateway.store.url import sqlite_url
+from gateway.telemetry.metrics import Metrics
+from gateway.tenants.auth import Authenticator
+from gateway.tenants.limits import Limiter
+from gateway.tenants.types import Limits
+from gateway.upstream.backends import EMBEDDER, Backends, Providers
+from routing.errors import HeadMismatch, RoutingError
+from routing.heads import Heads, load, load_shipped
+from routing.router import Router
+from semcache.cache import SemanticCache
+from semcache.embedder import Embedder
+from semcache.store.redis import RedisExactStore
+from semcache.types import CacheOptions
+
+log = logging.getLogger("tollhouse.build")
+
+
+async def open_house(config: Config, stack: AsyncExitStack) -> House:
+    """Opens everything; `stack` closes it in the reverse order. Raises ConfigError and the parts' own errors."""
+    state = home()
+    state.mkdir(parents=True, exist_ok=True)
+    database = Database(config.store.database_url or sqlite_url(state))
+    stack.push_async_callback(database.aclose)
+    await database.open()
+    prices = PriceBook(database)
+    stack.push_async_callback(prices.aclose)
+    await prices.start(config.model)
+    ledger = Ledger(database, state, config.store.journal_fsync_ms, prices=prices)
+    await ledger.start()
+    stack.push_async_callback(ledger.aclose)
+    authenticator = Authenticator(database)
+    stack.push_async_callback(authenticator.aclose)
+    await authenticator.start()
+    limiter = Limiter(_limits(config.limits), config.store.redis_url)
+    stack.push_async_callback(limiter.aclose)
+    backends = await _open_backends(config, state / "models", stack)
+    cache = await _open_cache(config, backends.embedder, stack)
+    heads = _heads(state, backends.embedder)
+    providers = backends.plan(config.provider)
+    metrics = Metrics()
+    house = House(
+        database=database,
+        authenticator=authenticator,
+        limiter=limiter,
+        prices=prices,
+        ledger=ledger,
+        bookkeeper=Bookkeeper(ledger, prices, metrics, config.baseline_model),
+        metrics=metrics,
+        cache=cache,
+        backends=backends,
+        heads=heads,
+        snapshot=_snapshot(config, backends, providers, heads),
+    )
+    backends.adopt(providers)
+    _say_who_is_missing(config)
+    return house
+
+
+async def apply(house: House, config: Config) -> None:
+    """Takes over a changed config: all of it or, with ConfigError, nothing."""
+    _refuse_new_engines(config, house.backends)
+    providers = house.backends.plan(config.provider)
+    snapshot = _snapshot(config, house.backends, providers, house.heads)
+    await house.prices.seed(config.model)
+    house.backends.adopt(providers)
+    house.cache.reconfigure(_cache_options(config.cache))
+    house.limiter.set_defaults(_limits(config.limits))
+    house.bookkeeper.baseline_model = config.baseline_model
+    house.snapshot = snapshot
+    _say_who_is_missing(config)
+
+
+def _snapshot(config: Config, backends: Backends, providers: Providers, heads: Heads) -> Snapshot:
+    by_name = backends.local | {name: backend for name, (_, _, backend) in providers.items()}
+    catalog = Catalog(config, by_name, backends.context_tokens())
+    try:
+        router = Router(catalog.policy, heads) if catalog.policy is not None else None
+    except RoutingError as error:
+        raise ConfigError([f"router: {error}"]) from error
+    return Snapshot(config, catalog, router)
+
+
+async def _open_backends(config: Config, models: Path, stack: AsyncExitStack) -> Backends:
+    """The engines and the embedder, loaded side by side."""
+    started = time.perf_counter()
+    embedder = _embedder(config, models)
+    engines = {engine.name: EngineClient(_engine_options(engine, models)) for engine in config.engine}
+    for client in engines.values():
+        stack.push_async_callback(client.aclose)
+    if embedder is not None:
+        stack.push_async_callback(embedder.aclose)
+        await embedder.start()
+    await asyncio.gather(*(client.start() for client in engines.values()))
+    backends = Backends(engines, embedder)
+    stack.push_async_callback(backends.aclose)
+    if engines or embedder:
+        log.info("models loaded in %.1f s", time.perf_counter() - started)
+    return backends
+
+
+def _embedder(config: Config, models: Path) -> Embedder | None:
+    """Loaded only where something needs it: a gateway that merely forwards stays small."""
+    served = any(model.engine == EMBEDDER for model in config.model)
+    if not (config.tier or served or (config.cache.enabled and config.cache.semantic)):
+        return None
+    section = config.embedding
+    path = resolve(section.model, models)
+    return Embedder(path, max_batch_size=section.max_batch_size, max_wait_ms=section.max_wait_ms)
+
+
+def _engine_options(engine: EngineConfig, models: Path) -> EngineOptions:
+    return EngineOptions(
+        model=str(resolve(engine.model, models)),
+        name=engine.name,
+        device=engine.device,
+        kv_cache_mb=engine.kv_cache_mb,
+        max_batch_tokens=engine.max_batch_tokens,
+        max_batch_size=engine.max_batch_size,
+        max_wait_ms=engine.max_wait_ms,
+        max_waiting=engine.max_waiting,
+        max_model_len=engine.max_model_len,
+        num_threads=engine.num_threads,
+    )
+
+
+async def _open_cache(config: Config, embedder: Embedder | None, stack: AsyncExitStack) -> SemanticCache:
+    shared = RedisExactStore(config.store.redis_url, config.cache.ttl_s) if config.store.redis_url else None
+    if shared is not None:
+        stack.push_async_callback(shared.aclose)
+    cache = SemanticCache(_cache_options(config.cache), embedder, shared)
+    stack.push_async_callback(cache.aclose)
+    return cache
+
+
+def _heads(state: Path, embedder: Embedder | None) -> Heads:
+    """The operator's own head, else the shipped one; without a fitting embedder, text features decide."""
+    own = state / "heads.npz"
+    embedder_id = embedder.id if embedder is not None else None
+    try:
+        return load(own, embedder_id) if own.exists() else load_shipped(embedder_id)
+    except HeadMismatch as error:
+        log.warning("%s; until then the router decides from the text's features alone", error)
+        return load_shipped(None)
+
+
+def _cache_options(cache: CacheConfig) -> CacheOptions:
+    return CacheOptions(
+        enabled=cache.enabled,
+        semantic=cache.semantic,
+        similarity_threshold=cache.similarity_threshold,
+        ttl_s=cache.ttl_s,
+        max_mb=cache.max_mb,
+    )
+
+
+def _limits(limits: LimitsConfig) -> Limits:
+    return Limits(
+        requests_per_minute=limits.requests_per_minute,
+        tokens_per_minute=limits.tokens_per_minute,
+        concurrent_requests=limits.concurrent_requests,
+    )
+
+
+def _refuse_new_engines(config: Config, backends: Backends) -> None:
+    faults = [
+        f"model[{index}] ({model.name}).engine: {model.engine!r} is not running; it starts at the next start"
+        for index, model in enumerate(config.model)
+        if model.engine and model.engine not in backends.local
+    ]
+    if faults:
+        raise ConfigError(faults)
+
+
+def _say_who_is_missing(config: Config) -> None:
+    """Once at start and after each edit: which providers are passed over, and what answers in their place."""
+    for provider in config.provider:
+        if not provider.usable:
+            models = ", ".join(model.name for model in config.model if model.provider == provider.name) or "no model"
+            log.warning(
+                "%s is not set: %s of provider %r are passed over, the tiers fall back to their next models",
+                provider.api_key_env,
+                models,
+                provider.name,
+            )

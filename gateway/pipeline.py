@@ -1,0 +1,165 @@
+"""One request from top to bottom: the file to read first.
+
+authenticate, parse, admit, look up, choose, reserve, attempt, relay, settle: each is a line or two in `answer` and
+`_serve`; what a step does lives in its own room. Knows no HTTP beyond a header look-up and the answer it returns.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from gateway.answer import EVENT_STREAM, Answer, StreamAnswer, encode_headers, error_answer
+from gateway.departure import Departure
+from gateway.errors import ApiError, ClientClosedRequest, InternalError
+from gateway.estimates import usage_of_unreported, worst_case_tokens
+from gateway.headers import describe, settle_up, settle_up_comment
+from gateway.house import House, Snapshot
+from gateway.ledger.records import AttemptRecord
+from gateway.passage import Passage
+from gateway.question import Directives
+from gateway.recall import keep, look_up
+from gateway.relay import Relay
+from gateway.routes import choose, explicit, longest_answer
+from gateway.upstream import attempts
+from gateway.upstream.attempts import Deployment, Served
+from gateway.upstream.types import Outbound
+from gateway.wire.inference import Inference
+from gateway.wire.replay import replay, rewrite_identity
+from gateway.wire.sse import DONE, frame, frames
+
+log = logging.getLogger("tollhouse.pipeline")
+
+Parse = Callable[[bytes], Inference]
+HeaderOf = Callable[[str], str | None]
+
+
+class Pipeline:
+    def __init__(self, house: House) -> None:
+        self._house = house
+
+    async def answer(self, parse: Parse, raw: bytes, header: HeaderOf, receive: Any) -> Answer | StreamAnswer:
+        """Raises ApiError for what is refused at the gate; once admitted, a request always gets its record."""
+        house, snapshot = self._house, self._house.snapshot  # one config for the whole request
+        principal = house.authenticator.authenticate(header("authorization"))
+        inference = parse(raw)
+        passage = Passage(
+            principal=principal,
+            inference=inference,
+            config_hash=snapshot.config.hash,
+            ticket=await house.limiter.admit(principal),
+            namespace=header("x-tollhouse-namespace"),
+            tier_wanted=header("x-tollhouse-tier"),
+            directives=Directives.parse(header("cache-control")),
+        )
+        try:
+            if header("x-tollhouse-dry-run") == "1":
+                return await self._dry_run(passage, snapshot)
+            return await self._serve(passage, snapshot, receive)
+        except ApiError as error:
+            return await self._refuse(passage, error)
+        except Exception as error:
+            log.exception("request %s failed inside the gateway", passage.id, exc_info=error)
+            return await self._refuse(passage, InternalError(f"the gateway failed on request {passage.id}"))
+        except BaseException:  # cancelled from outside: the server is shutting down
+            await self._refuse(passage, ClientClosedRequest("the gateway was stopped"))
+            raise
+
+    async def _serve(self, passage: Passage, snapshot: Snapshot, receive: Any) -> Answer | StreamAnswer:
+        house = self._house
+        decided = explicit(passage, snapshot)
+        passage.lookup = await look_up(passage, house, snapshot, embed=decided is None)
+        passage.embedding = passage.lookup.embedding
+        if passage.lookup.answer is not None:
+            return await self._replay(passage, passage.lookup.answer.body)
+        passage.decision = decided or await choose(passage, house, snapshot)
+        await passage.ticket.reserve(worst_case_tokens(passage.inference, longest_answer(passage, snapshot)))
+        async with Departure(receive):
+            served = await self._attempt(passage, snapshot)
+        if served.is_stream:
+            relay = Relay(passage, served, house)
+            return StreamAnswer(relay, describe(passage))
+        return await self._whole(passage, served)
+
+    async def _dry_run(self, passage: Passage, snapshot: Snapshot) -> Answer:
+        """The decision alone: no model is called, nothing is cached or charged."""
+        try:
+            decision = explicit(passage, snapshot) or await choose(passage, self._house, snapshot)
+        finally:
+            await passage.ticket.settle()
+        passage.decision = decision
+        body = {"object": "tollhouse.decision"} | msgspec.to_builtins(decision, enc_hook=list)
+        return Answer(msgspec.json.encode(body), headers=describe(passage))
+
+    async def _attempt(self, passage: Passage, snapshot: Snapshot) -> Served:
+        assert passage.decision is not None
+        catalog, principal = snapshot.catalog, passage.principal
+
+        def outbound_for(deployment: Deployment) -> Outbound:
+            return Outbound(
+                request_id=passage.id,
+                inference=passage.inference,
+                upstream_model=deployment.upstream_model,
+                cache_salt=principal.tenant.id,
+                fairness_key=principal.tenant.id,
+            )
+
+        deployments = [catalog.deployment(model) for model in passage.decision.candidates]
+        served = await attempts.run(deployments, outbound_for, _Observer(passage, self._house))
+        passage.served_model = served.deployment.model
+        return served
+
+    async def _whole(self, passage: Passage, served: Served) -> Answer:
+        """A whole answer, or an upstream's refusal that passes as it came."""
+        bookkeeper, reply = self._house.bookkeeper, served.reply
+        passage.note_first_token()
+        body = reply.body or b""
+        if reply.status < 300:
+            if not served.record.usage.total_tokens:
+                bookkeeper.correct(passage, usage_of_unreported(passage.inference, body))
+            record = bookkeeper.settle(passage)
+            await keep(passage, self._house, body, record)
+        else:
+            record = bookkeeper.settle(
+                passage, status="error", http_status=reply.status, error_code=f"http_{reply.status}"
+            )
+        await passage.ticket.settle(record.usage.total_tokens)
+        headers = [*encode_headers(reply.headers), *describe(passage), *settle_up(record)]
+        return Answer(body, status=reply.status, headers=headers)
+
+    async def _replay(self, passage: Passage, body: bytes) -> Answer:
+        """A stored answer under an identity of its own, as a stream if the client asked for one."""
+        passage.note_first_token()
+        record = self._house.bookkeeper.settle(passage)
+        await passage.ticket.settle()
+        body = rewrite_identity(body, passage.answer_id, int(passage.started_at))
+        headers = [*describe(passage), *settle_up(record)]
+        if not passage.inference.stream:
+            return Answer(body, headers=headers)
+        *payloads, _done = replay(body, include_usage=passage.inference.include_usage)
+        stream = frames(payloads) + settle_up_comment(record) + frame(DONE)
+        return Answer(stream, content_type=EVENT_STREAM, headers=headers)
+
+    async def _refuse(self, passage: Passage, error: ApiError) -> Answer:
+        status = "cancelled" if isinstance(error, ClientClosedRequest) else "error"
+        record = self._house.bookkeeper.settle(passage, status=status, http_status=error.status, error_code=error.code)
+        await passage.ticket.settle(record.usage.total_tokens)
+        return error_answer(error, [*describe(passage), *settle_up(record)])
+
+
+class _Observer:
+    """Every call of a model goes into the books before it leaves and after it ended."""
+
+    __slots__ = ("_house", "_passage")
+
+    def __init__(self, passage: Passage, house: House) -> None:
+        self._passage = passage
+        self._house = house
+
+    def attempt_opened(self, record: AttemptRecord) -> None:
+        self._passage.num_attempts += 1
+        self._house.bookkeeper.attempt_opened(self._passage, record)
+
+    def attempt_closed(self, record: AttemptRecord) -> None:
+        self._house.bookkeeper.attempt_closed(self._passage, record)

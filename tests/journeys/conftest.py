@@ -1,0 +1,116 @@
+"""One gateway with the real models, and a misbehaving upstream behind it, for all journeys that only look."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import openai
+import pytest
+
+from tests.faults.misbehaving import MisbehavingUpstream
+from tests.faults.misbehaviours import SCRIPTS
+from tests.support.server import Gateway
+
+CONFIG = """
+baseline_model = "big"
+
+[embedding]
+model = "{minilm}"
+
+[cache]
+similarity_threshold = 0.85
+
+[router]
+default_tier = "small"
+fallback_tier = "medium"
+
+[[engine]]
+name = "local"
+model = "{smollm2}"
+kv_cache_mb = 256
+
+[[provider]]
+name = "upstream"
+base_url = "{upstream}"
+max_retries = 0
+first_token_timeout_s = 5.0
+
+[[provider]]
+name = "keyless"
+base_url = "{upstream}"
+api_key_env = "A_KEY_THAT_NOBODY_SETS"
+
+[[model]]
+name = "smollm2"
+engine = "local"
+input_usd_per_mtok = 0.01
+output_usd_per_mtok = 0.02
+
+[[model]]
+name = "minilm"
+engine = "embedder"
+kind = "embedding"
+input_usd_per_mtok = 0.001
+
+[[model]]
+name = "big"
+provider = "keyless"
+input_usd_per_mtok = 2.5
+output_usd_per_mtok = 10.0
+
+[[model]]
+name = "broken"
+provider = "upstream"
+upstream_name = "500"
+
+[[model]]
+name = "probe/*"
+provider = "upstream"
+input_usd_per_mtok = 1.0
+output_usd_per_mtok = 2.0
+
+[[model]]
+name = "embed/*"
+provider = "upstream"
+kind = "embedding"
+
+[tier.small]
+models = ["smollm2"]
+tasks = ["chat"]
+
+[tier.medium]
+models = ["broken", "smollm2"]
+
+[tier.large]
+models = ["big", "smollm2"]
+tasks = ["code", "maths"]
+"""
+
+
+@pytest.fixture(scope="session")
+def upstream() -> Iterator[MisbehavingUpstream]:
+    server = MisbehavingUpstream(SCRIPTS)
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def gateway(
+    upstream: MisbehavingUpstream, smollm2_path: Path, minilm_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Gateway]:
+    folder = tmp_path_factory.mktemp("gateway")
+    config = folder / "config.toml"
+    config.write_text(CONFIG.format(smollm2=smollm2_path, minilm=minilm_path, upstream=upstream.base_url))
+    with Gateway(config, folder / "home") as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def key(gateway: Gateway) -> str:
+    return gateway.key("acme")
+
+
+@pytest.fixture(scope="session")
+def client(gateway: Gateway, key: str) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=gateway.base_url, api_key=key, max_retries=0) as official:
+        yield official
