@@ -11,7 +11,7 @@ from gateway.upstream.errors import ConnectFailure, Phase, ProtocolFailure, Time
 from gateway.upstream.first_token import is_prelude
 from gateway.upstream.timer import PhaseTimer
 from gateway.upstream.transport import Body
-from gateway.wire.sse import DONE, EventTooLarge, SseParser
+from gateway.wire.sse import DONE, EventTooLargeError, SseParser
 
 MAX_INFLATED_PIECE = 64 * 1024 * 1024
 # Within a JSON string the quotes are escaped, so this matches a key of the chunk and nothing that a model wrote.
@@ -101,6 +101,13 @@ class EventStream(AsyncIterator[list[bytes]]):
         self._last: deque[bytes] = deque(maxlen=8)
 
     async def __anext__(self) -> list[bytes]:
+        try:
+            return await self._next()
+        except BaseException:
+            await self._answer.aclose()
+            raise
+
+    async def _next(self) -> list[bytes]:
         while not self._ended:
             payloads = self._parse(await self._read())
             if not payloads:
@@ -127,5 +134,5 @@ class EventStream(AsyncIterator[list[bytes]]):
             return self._parser.close()
         try:
             return self._parser.feed(piece)
-        except EventTooLarge as error:
+        except EventTooLargeError as error:
             raise ProtocolFailure(str(error)) from error

@@ -74,8 +74,9 @@ class Exchange:
 
     def linger(self) -> None:
         """The reader has all it wants: a short rest is read and dropped, so that the connection can be used again."""
-        if self._connection is not None:
-            self._connection.linger()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.linger()
 
     async def _wait(self) -> None:
         self._waiter = asyncio.get_running_loop().create_future()

@@ -73,6 +73,7 @@ class HttpBackend:
             if name.lower() in FORWARDED:
                 headers[name] = value
         body = splice(inference, model=outbound.upstream_model, include_usage=inference.stream or None)
+        headers["content-length"] = str(len(body))
         return httpx.Request(
             "POST",
             self._urls[inference.endpoint],

@@ -147,9 +147,10 @@ class MisbehavingUpstream:
         self._started.set()
         self._loop.run_forever()
         server.close()
-        for task in self._tasks:
+        left = asyncio.all_tasks(self._loop)  # handshakes that never ended among them
+        for task in left:
             task.cancel()
-        self._loop.run_until_complete(asyncio.gather(*self._tasks, return_exceptions=True))
+        self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
         self._loop.run_until_complete(asyncio.sleep(0))
         self._loop.close()
 

@@ -54,7 +54,7 @@ def error(
 
 @behaviour("ok")
 async def ok(wire: Wire) -> None:
-    if wire.request.path.endswith("/embeddings"):
+    if wire.request.path.partition("?")[0].endswith("/embeddings"):
         data = [{"object": "embedding", "index": 0, "embedding": [5.0, -0.5, 0.25]}]
         await wire.json(
             {"object": "list", "data": data, "model": "mock", "usage": {"prompt_tokens": 1, "total_tokens": 1}}
