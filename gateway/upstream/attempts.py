@@ -44,8 +44,8 @@ async def run(
     was the last to refuse. Cancelling it cancels the upstream request.
     """
     assert deployments
-    attempts = _Attempts(outbound_for, observer)
     limit = asyncio.timeout(deadline_s)
+    attempts = _Attempts(outbound_for, observer, limit)
     try:
         async with limit:
             return await attempts.serve(deployments)
@@ -56,9 +56,12 @@ async def run(
 
 
 class _Attempts:
-    def __init__(self, outbound_for: Callable[[Deployment], Outbound], observer: AttemptObserver) -> None:
+    def __init__(
+        self, outbound_for: Callable[[Deployment], Outbound], observer: AttemptObserver, limit: asyncio.Timeout
+    ) -> None:
         self._outbound_for = outbound_for
         self._observer = observer
+        self._limit = limit
         self._attempts: list[AttemptRecord] = []  # closed, but for the stream that is served
         self._faults: list[str] = []
 
@@ -113,9 +116,9 @@ class _Attempts:
         except (UpstreamFailure, ApiError) as error:
             failed = failure(error)
         except BaseException as error:
-            code = "cancelled" if isinstance(error, asyncio.CancelledError) else "internal_error"
-            self._close(record, started_ns, "cancelled" if code == "cancelled" else "error", error_code=code)
-            self._faults.append(f"{_name(deployment)}: unfinished")
+            status, code = self._how_it_ended(error)
+            self._close(record, started_ns, status, error_code=code)
+            self._faults.append(f"{_name(deployment)}: {code}")
             deployment.breaker.abandon()
             if reply is not None:
                 await reply.aclose()
@@ -127,6 +130,11 @@ class _Attempts:
             await reply.aclose()
         self._fail(deployment, record, started_ns, failed)
         return failed
+
+    def _how_it_ended(self, error: BaseException) -> tuple[Status, str]:
+        if not isinstance(error, asyncio.CancelledError):
+            return "error", "internal_error"
+        return ("error", "timeout_deadline") if self._limit.expired() else ("cancelled", "cancelled")
 
     def _open(self, deployment: Deployment, outbound: Outbound) -> AttemptRecord:
         record = AttemptRecord(
@@ -185,8 +193,8 @@ class _Attempts:
         )
         if failed.blameless:
             deployment.breaker.abandon()
-        elif failed.http_status == 429 and failed.retry_after_s:
-            deployment.breaker.rest(failed.retry_after_s)
+        elif failed.http_status == 429 and (failed.retry_after_s or 0.0) > MAX_RETRY_AFTER_S:
+            deployment.breaker.rest(failed.retry_after_s or 0.0)
         else:
             deployment.breaker.failure()
 

@@ -11,7 +11,7 @@ from typing import Literal
 Phase = Literal["connect", "first_token", "idle", "total"]
 
 
-class UpstreamFailure(Exception):  # noqa: N818 - an UpstreamError is what the client gets in the end
+class UpstreamFailure(Exception):
     code: str = "upstream_error"
 
 
