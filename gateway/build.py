@@ -54,7 +54,6 @@ async def open_house(config: Config, stack: AsyncExitStack) -> House:
     stack.push_async_callback(limiter.aclose)
     backends = await _open_backends(config, state / "models", stack)
     cache = await _open_cache(config, backends.embedder, stack)
-    heads = _heads(state, backends.embedder)
     providers = backends.plan(config.provider)
     metrics = Metrics()
     house = House(
@@ -67,8 +66,7 @@ async def open_house(config: Config, stack: AsyncExitStack) -> House:
         metrics=metrics,
         cache=cache,
         backends=backends,
-        heads=heads,
-        snapshot=_snapshot(config, backends, providers, heads),
+        snapshot=_snapshot(config, backends, providers),
     )
     backends.adopt(providers)
     _say_who_is_missing(config)
@@ -79,7 +77,7 @@ async def apply(house: House, config: Config) -> None:
     """Takes over a changed config: all of it or, with ConfigError, nothing."""
     _refuse_new_engines(config, house.backends)
     providers = house.backends.plan(config.provider)
-    snapshot = _snapshot(config, house.backends, providers, house.heads)
+    snapshot = _snapshot(config, house.backends, providers)
     await house.prices.seed(config.model)
     house.backends.adopt(providers)
     house.cache.reconfigure(_cache_options(config.cache))
@@ -89,11 +87,11 @@ async def apply(house: House, config: Config) -> None:
     _say_who_is_missing(config)
 
 
-def _snapshot(config: Config, backends: Backends, providers: Providers, heads: Heads) -> Snapshot:
+def _snapshot(config: Config, backends: Backends, providers: Providers) -> Snapshot:
     by_name = backends.local | {name: backend for name, (_, _, backend) in providers.items()}
     catalog = Catalog(config, by_name, backends.context_tokens())
     try:
-        router = Router(catalog.policy, heads) if catalog.policy is not None else None
+        router = Router(catalog.policy, _heads(backends.embedder)) if catalog.policy is not None else None
     except RoutingError as error:
         raise ConfigError([f"router: {error}"]) from error
     return Snapshot(config, catalog, router)
@@ -151,9 +149,9 @@ async def _open_cache(config: Config, embedder: Embedder | None, stack: AsyncExi
     return cache
 
 
-def _heads(state: Path, embedder: Embedder | None) -> Heads:
+def _heads(embedder: Embedder | None) -> Heads:
     """The operator's own head, else the shipped one; without a fitting embedder, text features decide."""
-    own = state / "heads.npz"
+    own = home() / "heads.npz"
     embedder_id = embedder.id if embedder is not None else None
     try:
         return load(own, embedder_id) if own.exists() else load_shipped(embedder_id)

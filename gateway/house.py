@@ -12,7 +12,6 @@ from gateway.telemetry.metrics import Metrics
 from gateway.tenants.auth import Authenticator
 from gateway.tenants.limits import Limiter
 from gateway.upstream.backends import Backends
-from routing.heads import Heads
 from routing.router import Router
 from semcache.cache import SemanticCache
 
@@ -37,6 +36,5 @@ class House:
     metrics: Metrics
     cache: SemanticCache
     backends: Backends
-    heads: Heads
     snapshot: Snapshot
     ready: bool = False

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.answer import EVENT_STREAM, Answer, StreamAnswer, encode_headers, error_answer
+from gateway.answer import EVENT_STREAM, JSON, Answer, StreamAnswer, encode_headers, error_answer
 from gateway.departure import Departure
 from gateway.errors import ApiError, ClientClosedRequest, InternalError
 from gateway.estimates import usage_of_unreported, worst_case_tokens
@@ -125,8 +125,10 @@ class Pipeline:
                 passage, status="error", http_status=reply.status, error_code=f"http_{reply.status}"
             )
         await passage.ticket.settle(record.usage.total_tokens)
-        headers = [*encode_headers(reply.headers), *describe(passage), *settle_up(record)]
-        return Answer(body, status=reply.status, headers=headers)
+        theirs = encode_headers(reply.headers)
+        content_type = next((pair for pair in theirs if pair[0] == b"content-type"), JSON)
+        headers = [*(pair for pair in theirs if pair is not content_type), *describe(passage), *settle_up(record)]
+        return Answer(body, status=reply.status, headers=headers, content_type=content_type)
 
     async def _replay(self, passage: Passage, body: bytes) -> Answer:
         """A stored answer under an identity of its own, as a stream if the client asked for one."""
