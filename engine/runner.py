@@ -7,13 +7,15 @@ import torch
 from engine.chat_template import ChatTemplate
 from engine.errors import ModelLoadError
 from engine.loader.checkpoint import Checkpoint, load_checkpoint
+from engine.models.config import ModelConfig
 from engine.models.registry import build_model
 from engine.plan import PlannedSequence, StepPlan
 from engine.sampler import RowSampling, Sampler
 from engine.types import EngineInfo, EngineOptions
 from kernels.batch import BLOCK_SIZE, SequenceRows, TokenBatch
+from kernels.cpu.build import KernelUnavailableError
 from kernels.dispatch import choose_operations
-from kernels.operations import HeadShape
+from kernels.operations import HeadShape, Operations
 
 
 class Runner:
@@ -30,7 +32,7 @@ class Runner:
         config = checkpoint.config
         self._context_length = min(options.max_model_len or config.context_length, config.context_length)
         heads = HeadShape(config.num_heads, config.num_kv_heads, config.head_dim)
-        self._operations = choose_operations(device, heads, config.hidden_size, config.intermediate_size)
+        self._operations = _operations(device, config, heads)
         self._model = build_model(config, checkpoint.weights, self._operations, self._context_length)
         self.num_blocks = self._count_blocks(options, config.num_layers, heads)
         self._cache = self._operations.new_cache(config.num_layers, self.num_blocks, heads)
@@ -90,6 +92,13 @@ class Runner:
                 f"a block takes {block_bytes / 2**20:.1f} MiB: raise kv_cache_mb"
             )
         return num_blocks
+
+
+def _operations(device: torch.device, config: ModelConfig, heads: HeadShape) -> Operations:
+    try:
+        return choose_operations(device, heads, config.hidden_size, config.intermediate_size)
+    except (ValueError, KernelUnavailableError) as error:  # the environment asks for what can't be had
+        raise ModelLoadError(str(error)) from error
 
 
 def _device(name: str) -> torch.device:

@@ -87,7 +87,9 @@ class Tokenizer:
             if piece in self.special_tokens:
                 ids.append(self.special_tokens[piece])
             elif piece:
-                ids.extend(self._backend.encode(piece.replace(GUARD, ""), add_special_tokens=False).ids)
+                # encode_batch, unlike encode, lets go of the GIL: a long prompt must not hold up everybody's streams.
+                plain = piece.replace(GUARD, "")
+                ids.extend(self._backend.encode_batch_fast([plain], add_special_tokens=False)[0].ids)
         return ids
 
     def decode(self, ids: list[int]) -> str:

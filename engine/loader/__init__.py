@@ -1,1 +1,1 @@
-"""From files on disk to a Checkpoint: config, weights by name, tokenizer and chat template. Knows nothing of requests."""
+"""From files on disk to a Checkpoint: config, weights by name, tokenizer, chat template. Knows nothing of requests."""

@@ -1,4 +1,4 @@
-"""What a loader hands over, whichever format it read: config, weights by their Hugging Face name, tokenizer, template."""
+"""What a loader hands over, whatever format it read: config, weights by Hugging Face name, tokenizer, template."""
 
 from __future__ import annotations
 

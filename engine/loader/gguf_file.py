@@ -55,9 +55,7 @@ class GGUFFile:
         if magic != b"GGUF":
             raise ModelLoadError(f"{self.path}: not a GGUF file (it begins with {magic!r}); check the model's path")
         if version not in (2, 3):
-            raise ModelLoadError(
-                f"{self.path}: GGUF version {version} is not supported (2 and 3 are); convert it again"
-            )
+            raise ModelLoadError(f"{self.path}: GGUF version {version} is not supported (2 and 3 are); convert anew")
         for _ in range(num_keys):
             key = self._string()
             self.metadata[key] = self._value(self._unpack("I")[0])
