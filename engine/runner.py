@@ -1,4 +1,4 @@
-"""Carries out a StepPlan: weights, KV cache and sampler of one model on one device. Knows no queue and no prefix cache."""
+"""Carries out a StepPlan: weights, KV cache and sampler of one model on one device. Knows no queue, no prefixes."""
 
 import threading
 

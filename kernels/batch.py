@@ -1,9 +1,11 @@
-"""Where each row of one step belongs: position, cache slot, block table. Built on the host once a step, shared by all layers."""
+"""Where each row of a step belongs: position, cache slot, block table. Built on the host once, for all layers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 BLOCK_SIZE = 16  # tokens a cache block holds
@@ -86,5 +88,5 @@ class TokenBatch:
             self._tensor(np.where(used, row + lane, self.num_rows)), self._tensor(tile + lane), self._tensor(blocks)
         )
 
-    def _tensor(self, values: np.ndarray) -> torch.Tensor:  # type: ignore[type-arg]  # any dtype
+    def _tensor(self, values: npt.NDArray[Any]) -> torch.Tensor:
         return torch.from_numpy(values).to(self._device)

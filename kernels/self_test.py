@@ -40,7 +40,7 @@ def run_self_test(operations: Operations, heads: HeadShape) -> None:
 
 
 def attention_of(operations: Operations, heads: HeadShape, generator: torch.Generator) -> torch.Tensor:
-    """Two sequences in two steps (a prompt of 21, then more rows of both) through a cache: [T, num_heads * head_dim]."""
+    """Two sequences in two steps (a prompt of 21, then more rows of both) through a cache: the second step's rows."""
     cache: KVCache = operations.new_cache(1, 6, heads)
     angles = torch.outer(torch.arange(64.0), torch.rand(heads.head_dim // 2, generator=generator))
     tables = ((4, 1, 3), (0, 5, 2))

@@ -18,9 +18,7 @@ REMEDY = "the folder is damaged or incomplete: download it again"
 def load(folder: Path) -> Checkpoint:
     """Read the config and open the tensor files; weights are read when asked for. Raises ModelLoadError."""
     raw = read_json(folder / "config.json")
-    tokenizer_config = (
-        read_json(folder / "tokenizer_config.json") if (folder / "tokenizer_config.json").exists() else {}
-    )
+    tokenizer_config = _optional_json(folder / "tokenizer_config.json")
     return Checkpoint(
         name=folder.name,
         config=read_config(raw, folder),
@@ -42,6 +40,10 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ModelLoadError(f"{path}: not a JSON object; {REMEDY}")
     return value
+
+
+def _optional_json(path: Path) -> dict[str, Any]:
+    return read_json(path) if path.exists() else {}
 
 
 def read_config(raw: dict[str, Any], folder: Path) -> ModelConfig:
@@ -89,7 +91,7 @@ def _rope_scaling(rope: dict[str, Any], folder: Path) -> RopeScaling | None:
 
 
 def _eos_ids(raw: dict[str, Any], folder: Path) -> frozenset[int]:
-    generation = read_json(folder / "generation_config.json") if (folder / "generation_config.json").exists() else {}
+    generation = _optional_json(folder / "generation_config.json")
     found: set[int] = set()
     for value in (raw.get("eos_token_id"), generation.get("eos_token_id")):
         found.update(value if isinstance(value, list) else [] if value is None else [value])
@@ -119,7 +121,7 @@ class SafetensorsWeights:
                 file = safe_open(path, framework="pt")
             except (SafetensorError, OSError) as error:
                 raise ModelLoadError(f"{path}: unreadable ({error}); {REMEDY}") from error
-            self._file_of.update(dict.fromkeys(file.keys(), file))
+            self._file_of.update(dict.fromkeys(file.keys(), file))  # type: ignore[no-untyped-call]
 
     def __contains__(self, name: object) -> bool:
         return name in self._file_of

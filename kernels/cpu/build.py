@@ -15,8 +15,10 @@ import torch
 
 REQUIRED_FLAGS = frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_bf16"})
 _FOLDER = Path(__file__).parent
-_OPTIONS = ("-O3", "-std=c++17", "-fPIC", "-fopenmp", "-Wall", "-mavx2", "-mfma", "-mf16c", "-mavx512f", "-mavx512bw")
-_OPTIONS += ("-mavx512dq", "-mavx512vl", "-mavx512bf16")
+_OPTIONS = (
+    *("-O3", "-std=c++17", "-fPIC", "-fopenmp", "-Wall", "-mavx2", "-mfma", "-mf16c"),
+    *("-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512bf16"),
+)
 
 
 class KernelUnavailableError(Exception):
@@ -34,8 +36,8 @@ def load_library() -> ctypes.CDLL:
     sources = sorted(_FOLDER.glob("*.cpp"))
     openmp = _loaded_openmp()
     key = hashlib.sha256()
-    for path in (*sources, *sorted(_FOLDER.glob("*.h"))):
-        key.update(path.read_bytes())
+    for source in (*sources, *sorted(_FOLDER.glob("*.h"))):
+        key.update(source.read_bytes())
     key.update(repr((_OPTIONS, compiler, _version(compiler), openmp, torch.__version__)).encode())
     target = _cache_folder() / f"kernels-{key.hexdigest()[:24]}.so"
     try:
