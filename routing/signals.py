@@ -1,0 +1,91 @@
+"""Cheap facts about a prompt's text: lengths, shares, marks of code and maths, cue words. Knows no heads and no tiers.
+
+Whatever a client sends, empty text, megabytes or lone surrogates, gives numbers and never an exception.
+"""
+
+import math
+import re
+
+import numpy as np
+import numpy.typing as npt
+
+from routing.cues import TASKS, first_of, found
+
+Features = npt.NDArray[np.float32]  # (len(FEATURES),)
+
+END_CHARS = 480  # of a long prompt only its two ends are read: the instruction stands at one of them
+LEAD_CHARS = 240  # how much of each end counts as the instruction itself
+
+_SHAPE = (
+    "log_chars",
+    "log_words",
+    "log_lines",
+    "word_length",
+    "digit_share",
+    "upper_share",
+    "non_ascii_share",
+    "code_marks",
+    "maths_marks",
+    "questions",
+    "opens_with_question_word",
+    "choices",
+    "numbers",
+    "quotes",
+    "passage",
+)
+GUESSES: tuple[str, ...] = tuple(f"guess_{task}" for task in TASKS)  # 1 for the task that the cues speak for
+FEATURES: tuple[str, ...] = _SHAPE + tuple(f"cue_{task}" for task in TASKS) + GUESSES
+
+_WORD = re.compile(r"[^\W\d_]+")
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+_CODE = re.compile(
+    r"```|[;{}]\s*(?:\n|$)|=>|->|\(\)|\.\w+\(|==|!=|&&|\|\||</?[a-z]\w*>|\n {4}|\n\t|#include|::"
+    r"|def \w+\(|(?:import|const|let|void|int|fn|func) \w+ ?[(={;\n]|SELECT .{1,80} FROM|Traceback"
+)
+_MATHS = re.compile(
+    r"\\[a-zA-Z]+|\d ?[-+*/^=<>]|[=^<>] ?[-\d(]|[√∫∑π≤≥≠×÷°]|\$[^$\n]{1,60}\$|\d ?%|\$\d|\w\^|\b[f-h]\("
+)
+_CHOICES = re.compile(r"^\s*\(?[A-Ea-e][.)]\s", re.MULTILINE)
+_QUESTION_WORDS = frozenset(
+    (
+        *("who", "what", "when", "where", "why", "how", "which", "whose", "whom", "is", "are", "was", "were"),
+        *("do", "does", "did", "can", "could", "should", "would", "will"),
+    )
+)
+
+
+def extract(text: str) -> Features:
+    """The features of one prompt, float32 of shape (len(FEATURES),), in the order of FEATURES."""
+    read = text if len(text) <= 2 * END_CHARS else f"{text[:END_CHARS]}\n{text[-END_CHARS:]}"
+    lead = read if len(read) <= 2 * LEAD_CHARS else f"{read[:LEAD_CHARS]}\n{read[-LEAD_CHARS:]}"
+    size = max(len(read), 1)
+    words = _WORD.findall(read)
+    num_words = len(words)
+    cues = found(_WORD.findall(lead.lower()))
+    guessed = first_of(cues)
+    ascii_size = len(read.encode("ascii", "ignore"))
+    values = [
+        math.log1p(len(text)),
+        math.log1p(num_words * len(text) / size),
+        math.log1p(read.count("\n")),
+        sum(map(len, words)) / max(num_words, 1),
+        sum(map(read.count, "0123456789")) / size,
+        sum(1 for word in words if word[0].isupper()) / max(num_words, 1),
+        1 - ascii_size / size if read else 0.0,
+        math.log1p(len(_CODE.findall(read))),
+        math.log1p(len(_MATHS.findall(read))),
+        math.log1p(read.count("?")),
+        float(bool(words) and words[0].lower() in _QUESTION_WORDS),
+        math.log1p(len(_CHOICES.findall(read))),
+        math.log1p(len(_NUMBER.findall(read))),
+        math.log1p(read.count('"') + read.count("“")),
+        float(len(text) > 2 * LEAD_CHARS),
+        *cues,
+        *(float(index == guessed) for index in range(len(TASKS))),
+    ]
+    return np.array(values, np.float32)
+
+
+def named(features: Features) -> dict[str, float]:
+    """The features by name, zeros left out, rounded: for a record that people read."""
+    return {name: round(value, 4) for name, value in zip(FEATURES, features.tolist(), strict=True) if value}
