@@ -1,0 +1,139 @@
+"""Logging: one JSON line a request on stdout, everything else as text on stderr. Keys and passwords are masked."""
+
+import logging
+import re
+import sys
+import time
+from datetime import UTC, datetime
+
+import msgspec
+
+from gateway.ledger.records import RequestRecord, Status
+from gateway.money import dollars
+
+_SECRETS = re.compile(
+    r"(?P<key>\bsk-[A-Za-z0-9_-]{4})[A-Za-z0-9_-]{4,}"
+    r"|(?P<bearer>\b[Bb]earer\s+)(?!sk-)[^\s'\",;]+"
+    r"|(?P<login>://[^\s/:@]*:)[^\s@/]+(?=@)"
+)
+_QUIET = {  # libraries that narrate every request
+    "httpx": logging.WARNING,
+    "httpcore": logging.WARNING,
+    "huggingface_hub": logging.WARNING,
+    "sentence_transformers": logging.WARNING,
+    "transformers": logging.ERROR,
+    "alembic": logging.WARNING,
+    "faiss": logging.WARNING,
+    "_granian": logging.ERROR,
+    "asyncio": logging.WARNING,
+}
+
+
+class RequestLine(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What operators ask a log for. No texts, no keys, not the client's `user` field."""
+
+    time: str
+    request_id: str
+    tenant_id: str
+    key_id: str
+    endpoint: str
+    requested_model: str
+    status: Status
+    http_status: int
+    latency_ms: float
+    cache: str
+    cost_usd: str
+    event: str = "request"
+    saved_usd: str = "0.0"
+    error_code: str | None = None
+    model: str | None = None
+    provider: str | None = None
+    tier: str | None = None
+    route: str = ""
+    cache_reason: str = ""
+    similarity: float | None = None
+    stream: bool = False
+    ttft_ms: float | None = None
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    usage_estimated: bool = False
+    attempts: int = 0
+
+
+_encoder = msgspec.json.Encoder()
+_newline = b"\n"
+
+
+def configure_logging(level: int = logging.INFO) -> None:
+    """Once, at start. Replaces the root logger's handlers."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(MaskingFormatter())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level)
+    for name, quiet in _QUIET.items():
+        logging.getLogger(name).setLevel(max(level, quiet))
+
+
+def log_request(record: RequestRecord) -> None:
+    """Writes the request's line. A reader that went away costs the line, never the request."""
+    line = _encoder.encode(_line(record)) + _newline
+    try:
+        sys.stdout.buffer.write(line)
+        sys.stdout.buffer.flush()
+    except (OSError, ValueError):  # a closed pipe, a closed file
+        return
+
+
+def mask(text: str) -> str:
+    """API keys keep their first characters, so that people can tell which one it was."""
+    return _SECRETS.sub(_masked, text)
+
+
+class MaskingFormatter(logging.Formatter):
+    """`2026-11-30T06:00:00.000Z WARNING tollhouse.build: text`, tracebacks included, without secrets."""
+
+    converter = staticmethod(time.gmtime)
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S")
+
+    def format(self, record: logging.LogRecord) -> str:
+        return mask(super().format(record))
+
+
+def _masked(match: re.Match[str]) -> str:
+    return next(kept for kept in match.groups() if kept is not None) + "***"
+
+
+def _line(record: RequestRecord) -> RequestLine:
+    usage = record.usage
+    return RequestLine(
+        time=datetime.fromtimestamp(record.started_at, UTC).isoformat(timespec="milliseconds"),
+        request_id=record.id,
+        tenant_id=record.tenant_id,
+        key_id=record.key_id,
+        endpoint=record.endpoint,
+        requested_model=record.requested_model,
+        status=record.status,
+        http_status=record.http_status,
+        latency_ms=round(record.latency_ms, 3),
+        cache=record.cache,
+        cost_usd=dollars(record.cost_nanousd),
+        saved_usd=dollars(record.saved_by_cache_nanousd + record.saved_by_routing_nanousd),
+        error_code=record.error_code,
+        model=record.model,
+        provider=record.provider,
+        tier=record.tier,
+        route=record.route_reason,
+        cache_reason=record.cache_reason,
+        similarity=None if record.similarity is None else round(record.similarity, 4),
+        stream=record.stream,
+        ttft_ms=None if record.ttft_ms is None else round(record.ttft_ms, 3),
+        prompt_tokens=usage.prompt_tokens,
+        completion_tokens=usage.completion_tokens,
+        cached_tokens=usage.cached_tokens,
+        usage_estimated=usage.estimated,
+        attempts=len(record.attempts),
+    )

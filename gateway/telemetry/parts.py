@@ -1,0 +1,80 @@
+"""Metrics of parts that keep their own counts: cache, engines, books. Each is a source for `Metrics.watch`."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from engine.types import EngineStats
+from semcache.types import CacheStats
+
+
+class HasEngineStats(Protocol):
+    def stats(self) -> EngineStats: ...
+
+
+_ENGINE_GAUGES = {
+    "num_running": ("tollhouse_engine_running", "Sequences in the running batch."),
+    "num_waiting": ("tollhouse_engine_waiting", "Sequences in the queue."),
+    "num_blocks": ("tollhouse_engine_blocks", "Blocks of the key-value cache."),
+    "num_free_blocks": ("tollhouse_engine_free_blocks", "Blocks that no sequence holds."),
+    "num_cached_blocks": ("tollhouse_engine_cached_blocks", "Blocks that a later prompt may reuse."),
+}
+_ENGINE_COUNTERS = {
+    "prompt_tokens_total": ("tollhouse_engine_prompt_tokens", "Prompt tokens, computed or reused."),
+    "cached_prompt_tokens_total": ("tollhouse_engine_cached_prompt_tokens", "Prompt tokens found in the prefix cache."),
+    "generated_tokens_total": ("tollhouse_engine_generated_tokens", "Tokens generated."),
+    "preemptions_total": ("tollhouse_engine_preemptions", "Sequences put back for want of blocks."),
+    "steps_total": ("tollhouse_engine_steps", "Runs of the model."),
+}
+_CACHE_GAUGES = {
+    "entries": ("tollhouse_cache_entries", "Stored answers."),
+    "vectors": ("tollhouse_cache_vectors", "Questions in the vector index."),
+    "partitions": ("tollhouse_cache_partitions", "Partitions that hold at least one answer."),
+    "bytes": ("tollhouse_cache_bytes", "Memory that answers and vectors take."),
+}
+
+
+def engine_metrics(engines: Callable[[], Mapping[str, HasEngineStats]]) -> Callable[[], Iterator[Metric]]:
+    """`engines` gives the running engines by name, at every scrape anew."""
+
+    def collect() -> Iterator[Metric]:
+        stats = {name: engine.stats() for name, engine in engines().items()}
+        for field, (metric, text) in _ENGINE_GAUGES.items():
+            gauge = GaugeMetricFamily(metric, text, labels=("engine",))
+            for name, each in stats.items():
+                gauge.add_metric((name,), getattr(each, field))
+            yield gauge
+        for field, (metric, text) in _ENGINE_COUNTERS.items():
+            counter = CounterMetricFamily(metric, text, labels=("engine",))
+            for name, each in stats.items():
+                counter.add_metric((name,), getattr(each, field))
+            yield counter
+
+    return collect
+
+
+def cache_metrics(stats: Callable[[], CacheStats]) -> Callable[[], Iterator[Metric]]:
+    def collect() -> Iterator[Metric]:
+        now = stats()
+        for field, (metric, text) in _CACHE_GAUGES.items():
+            yield GaugeMetricFamily(metric, text, value=getattr(now, field))
+        lookups = CounterMetricFamily("tollhouse_cache_lookups", "Lookups, by outcome.", labels=("outcome",))
+        lookups.add_metric(("hit-exact",), now.hits_exact)
+        lookups.add_metric(("hit-semantic",), now.hits_semantic)
+        lookups.add_metric(("miss",), now.misses)
+        lookups.add_metric(("bypass",), now.bypasses)
+        yield lookups
+        yield CounterMetricFamily("tollhouse_cache_admissions", "Answers taken in.", value=now.admissions)
+
+    return collect
+
+
+def gauges(read: Callable[[], Mapping[str, tuple[str, float]]]) -> Callable[[], Iterator[Metric]]:
+    """Plain numbers by metric name, each with its help text; for parts with one or two of them."""
+
+    def collect() -> Iterator[Metric]:
+        for name, (text, value) in read().items():
+            yield GaugeMetricFamily(name, text, value=value)
+
+    return collect
