@@ -19,6 +19,7 @@ from gateway.models.sources import resolve
 from gateway.store.database import Database
 from gateway.store.url import sqlite_url
 from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.parts import cache_metrics, engine_metrics, ledger_metrics
 from gateway.tenants.auth import Authenticator
 from gateway.tenants.limits import Limiter
 from gateway.tenants.types import Limits
@@ -55,7 +56,7 @@ async def open_house(config: Config, stack: AsyncExitStack) -> House:
     backends = await _open_backends(config, state / "models", stack)
     cache = await _open_cache(config, backends.embedder, stack)
     providers = backends.plan(config.provider)
-    metrics = Metrics()
+    metrics = _metrics(ledger, cache, backends)
     house = House(
         database=database,
         authenticator=authenticator,
@@ -158,6 +159,14 @@ def _heads(embedder: Embedder | None) -> Heads:
     except HeadMismatch as error:
         log.warning("%s; until then the router decides from the text's features alone", error)
         return load_shipped(None)
+
+
+def _metrics(ledger: Ledger, cache: SemanticCache, backends: Backends) -> Metrics:
+    metrics = Metrics()
+    metrics.watch(engine_metrics(lambda: backends.engines))
+    metrics.watch(cache_metrics(cache.stats))
+    metrics.watch(ledger_metrics(ledger.stats))
+    return metrics
 
 
 def _cache_options(cache: CacheConfig) -> CacheOptions:

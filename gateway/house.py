@@ -38,3 +38,14 @@ class House:
     backends: Backends
     snapshot: Snapshot
     ready: bool = False
+
+    def condition(self) -> dict[str, str]:
+        """What works less than well at the moment, in words; "ok" where nothing is to be said."""
+        books = self.ledger.stats()
+        found = {
+            "journal": books.journal_error or "ok",
+            "database": books.database_error or self.authenticator.error or "ok",
+        }
+        if self.snapshot.config.store.redis_url:
+            found["redis"] = "ok" if self.limiter.shared else "away: counting in this process"
+        return found

@@ -6,6 +6,7 @@ from typing import Protocol
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from engine.types import EngineStats
+from gateway.ledger.ledger import LedgerStats
 from semcache.types import CacheStats
 
 
@@ -70,11 +71,16 @@ def cache_metrics(stats: Callable[[], CacheStats]) -> Callable[[], Iterator[Metr
     return collect
 
 
-def gauges(read: Callable[[], Mapping[str, tuple[str, float]]]) -> Callable[[], Iterator[Metric]]:
-    """Plain numbers by metric name, each with its help text; for parts with one or two of them."""
-
+def ledger_metrics(stats: Callable[[], LedgerStats]) -> Callable[[], Iterator[Metric]]:
     def collect() -> Iterator[Metric]:
-        for name, (text, value) in read().items():
-            yield GaugeMetricFamily(name, text, value=value)
+        now = stats()
+        yield GaugeMetricFamily("tollhouse_ledger_queued", "Records settled and not in SQL yet.", value=now.num_queued)
+        yield CounterMetricFamily("tollhouse_ledger_written", "Records written to SQL.", value=now.num_written)
+        yield CounterMetricFamily("tollhouse_ledger_refused", "Records that SQL refused.", value=now.num_refused)
+        yield GaugeMetricFamily("tollhouse_journal_segments", "Files of the journal.", value=now.num_segments)
+        faults = GaugeMetricFamily("tollhouse_ledger_fault", "1 while the part is failing.", labels=("part",))
+        faults.add_metric(("journal",), now.journal_error is not None)
+        faults.add_metric(("database",), now.database_error is not None)
+        yield faults
 
     return collect
