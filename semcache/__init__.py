@@ -1,1 +1,1 @@
-"""Has this question been answered already? Knows nothing of HTTP, tenants or SQL sessions: partitions are opaque bytes."""
+"""Has this question been answered already? Knows no HTTP, tenants or SQL sessions: partitions are opaque bytes."""

@@ -1,4 +1,4 @@
-"""What the cache has room for. Whether an answer may be cached at all (complete, no tool calls, ...) is its caller's."""
+"""What the cache has room for. Whether an answer may be cached at all (complete, no tool calls) is its caller's."""
 
 from semcache.errors import CacheError
 from semcache.types import CacheOptions, Question, StoredAnswer, Vector

@@ -12,10 +12,11 @@ from collections.abc import Callable
 import msgspec
 
 from semcache.admission import check_options, check_threshold, entry_bytes, refusal
-from semcache.guards import Text, veto
+from semcache.guards import veto
 from semcache.index import require_faiss
 from semcache.patience import PatientEmbedder
 from semcache.shelf import Entry, Shelf
+from semcache.text import Text
 from semcache.types import (
     CacheOptions,
     CacheStats,
@@ -74,7 +75,7 @@ class SemanticCache:
 
         With `read=False` ("no-cache") there is no hit. Unless there is an exact hit or no text, the result carries the
         text's embedding for others to use; `embed=False` computes it only where this look-up itself needs it.
-        `similarity_threshold` overrides the option for this call: a cosine; CacheError if it is out of range, 0 included.
+        `similarity_threshold`, a cosine, overrides the option for this call; CacheError if out of range, 0 included.
         """
         if similarity_threshold is not None:
             check_threshold(similarity_threshold)

@@ -208,10 +208,10 @@ def _resolve(waiting: _Waiting, outcome: Vectors | EmbedderError) -> None:
 def _use_one_core() -> None:
     """One thread for this thread's OpenMP regions: a short text gains nothing from two, and loses much on busy cores.
 
-    torch.set_num_threads would take the cores from the whole process; omp_set_num_threads counts for the calling thread.
+    torch.set_num_threads would take cores from the whole process; omp_set_num_threads counts for the calling thread.
     """
     import torch
-    from threadpoolctl import threadpool_limits
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     torch.get_num_threads()  # torch sets a new thread's count at its first use, so that must come first
     threadpool_limits(limits=1, user_api="openmp")

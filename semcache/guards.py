@@ -11,6 +11,7 @@ from itertools import pairwise
 from semcache.lexicon import (
     DIRECTED,
     FUNCTION_WORDS,
+    JOINERS,
     NEGATING_PREFIXES,
     NEGATIONS,
     OPPOSITES,
@@ -99,7 +100,7 @@ def differs_in_question(a: Text, b: Text) -> bool:
 
 def differs_in_person(a: Text, b: Text) -> bool:
     """My balance is not your balance, and what he does is not what she does."""
-    if Counter(_pronouns(a)) != Counter(_pronouns(b)):
+    if _pronouns(a) != _pronouns(b):
         return True
     if a.word_set & _FIRST_PERSON and b.word_set & _SECOND_PERSON:
         return not (b.word_set & _FIRST_PERSON or a.word_set & _SECOND_PERSON or "you" in b.word_set)
@@ -125,8 +126,10 @@ def differs_in_restriction(a: Text, b: Text) -> bool:
 
 def differs_in_order(a: Text, b: Text) -> bool:
     """The same words, but what points where has changed: Word to PDF, PDF to Word; she calls him, he calls her."""
-    ours, theirs = _directions(a), _directions(b)
     shared = a.word_set & b.word_set
+    if shared & SYMMETRIC:
+        return False
+    ours, theirs = _directions(a), _directions(b)
     for marker in ours.keys() & theirs.keys():
         here, there = ours[marker] - theirs[marker], theirs[marker] - ours[marker]
         if here and there and here <= shared and there <= shared:
@@ -136,7 +139,7 @@ def differs_in_order(a: Text, b: Text) -> bool:
         return not inverted  # did Ann call Bob, was Ann called by Bob
     if not inverted or Counter(_roles(a)) != Counter(_roles(b)):
         return False
-    return not a.word_set & b.word_set & SYMMETRIC and not _is_moved_phrase(a, b)
+    return not _is_moved_phrase(a, b)
 
 
 def differs_in_substance(a: Text, b: Text) -> bool:
@@ -146,9 +149,11 @@ def differs_in_substance(a: Text, b: Text) -> bool:
 
 
 def differs_by_addition(a: Text, b: Text) -> bool:
-    """One says clearly more than the other."""
+    """One says clearly more than the other, or qualifies what the other does not: an advisor, an active advisor."""
     only_here, only_there = _unmatched(a, b)
-    return len(only_here) + len(only_there) > MAX_ADDED_WORDS
+    if len(only_here) + len(only_there) > MAX_ADDED_WORDS:
+        return True
+    return _qualifies(a, only_here) or _qualifies(b, only_there)
 
 
 GUARDS: tuple[tuple[str, Callable[[Text, Text], bool]], ...] = (
@@ -241,8 +246,18 @@ def _pronouns(text: Text) -> list[str]:
 
 
 def _roles(text: Text) -> list[str]:
-    """Words of substance and gendered pronouns, in order."""
-    return [_GENDERED.get(word) or stem(word) for word in text.words if word in _GENDERED or word not in FUNCTION_WORDS]
+    """Words of substance in order, but the two next to an "and" or "or" in alphabetical order."""
+    roles: list[str] = []
+    joined = False
+    for word in text.words:
+        if word in JOINERS:
+            joined = True
+        elif word not in FUNCTION_WORDS:
+            roles.append(stem(word))
+            if joined and len(roles) > 1:
+                roles[-2:] = sorted(roles[-2:])
+            joined = False
+    return roles
 
 
 def _is_inverted(ours: list[str], theirs: list[str]) -> bool:
@@ -269,6 +284,11 @@ def _unmatched(a: Text, b: Text) -> tuple[list[str], list[str]]:
     only_here = [word for word in only_here if len(word) < 5 or word not in joined_b]
     only_there = [word for word in only_there if len(word) < 5 or word not in joined_a]
     return only_here, only_there
+
+
+def _qualifies(text: Text, added: list[str]) -> bool:
+    """Whether an added word stands right before another word of substance."""
+    return any(stem(word) in added and following not in FUNCTION_WORDS for word, following in pairwise(text.words))
 
 
 def _same_word(one: str, other: str) -> bool:

@@ -61,7 +61,9 @@ class VectorIndex:
         """Adds a (d,) float32 vector of length 1. Raises CacheError for any other; the number must be new."""
         assert number not in self._places
         if vector.shape != (self.dimension,):
-            raise CacheError(f"a vector of shape {vector.shape}, but embedder {self.embedder_id} gives ({self.dimension},)")
+            raise CacheError(
+                f"a vector of shape {vector.shape}, but embedder {self.embedder_id} gives ({self.dimension},)"
+            )
         if not abs(float(np.linalg.norm(vector)) - 1.0) < 1e-2:
             raise CacheError("a vector must be finite and of length 1")
         home = self._partitions.get(partition)

@@ -1,29 +1,34 @@
 """Word lists that the guards compare questions by. Data only: English, lower case, written for this project."""
 
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 # Words that carry no subject matter of their own: they may come, go and change without a new answer.
-FUNCTION_WORDS = frozenset(
+FUNCTION_WORDS = _words(
     """
-    a an the this that these those there here it its it's itself some any such so as at by for from in into of on onto to
+    a an the this that these those there here it its itself some any such so as at by for from in into of on onto to
     upon with within about and or but if then than because while when where who whom whose which what why how
     i me my mine we us our ours you your yours he him his she her hers they them their theirs one someone somebody
     something anyone anything be am is are was were been being do does did doing done have has had having can could may
-    might must shall should will would ought get gets got getting go going gonna let lets let's
+    might must shall should will would ought get gets got getting go going gonna let lets
     please kindly just really actually indeed truly literally simply basically exactly precisely quite very also too
     well now ok okay hi hello hey thanks thank thx sir dear pls plz anyway again fact currently right
     tell show give explain describe know understand say ask wonder wondering want wants wanted wanna need needs needed
     like help mean means question answer information info details detail possible able way ways thing things best
-    not no nor n't never re ve ll s t d m o
+    not no nor never re ve ll s t d m o
     more most less least much many lot lots
-    """.split()
+    """
 )
 
 # What denies. Counted: a question with one more of them is another question.
-NEGATIONS = frozenset(
+NEGATIONS = _words(
     """
     not no never none nobody nothing nowhere neither nor without dont doesnt didnt isnt arent wasnt werent wont wouldnt
     shouldnt couldnt hasnt havent hadnt aint mustnt neednt unable non except excluding unless hardly barely stop avoid
     prevent refuse lack lacking
-    """.split()
+    """
 )
 
 NEGATING_PREFIXES = ("non", "un", "in", "im", "il", "ir", "dis", "mis", "de", "anti", "counter", "ab", "a")
@@ -47,7 +52,8 @@ all every each | none some few
 always | never sometimes rarely
 more most | less least fewer
 many | few
-more increase increasing higher maximum maximise maximize max | fewer decrease decreasing reduce lower minimum minimise minimize min
+increase increasing higher maximise maximize | decrease decreasing reduce lower minimise minimize
+more maximum max | fewer minimum min
 best better good | worst worse bad
 can could | should must
 first | last final
@@ -92,7 +98,8 @@ import imports | export exports
 left | right
 north northern | south southern
 east eastern | west western
-male man men boy husband father son brother uncle mr he him his | female woman women girl wife mother daughter sister aunt mrs ms she her hers
+male man men mr | female woman women mrs ms
+boy husband father son brother uncle | girl wife mother daughter sister aunt
 day | night
 morning | evening afternoon night
 today | tomorrow yesterday
@@ -217,17 +224,17 @@ website site webpage
 """
 
 # Adding one of these changes what is asked for, however near the rest is.
-RESTRICTIONS = frozenset(
+RESTRICTIONS = _words(
     """
-    only except without instead besides alone again still yet already former formerly ex becoming become future
+    only except without instead besides alone again still already former formerly ex becoming become future
     simultaneously both either partly half twice double triple
-    briefly short shortly detailed sentence sentences paragraph word words list table bullet bullets json yaml xml csv html
-    markdown code step
+    briefly short shortly detailed sentence sentences paragraph word words list table bullet bullets json yaml xml csv
+    html markdown code step
     monday tuesday wednesday thursday friday saturday sunday today tomorrow yesterday tonight morning afternoon evening
     night weekend weekly daily monthly yearly annual annually hourly
     january february march april june july august september october november december
     spring summer autumn winter
-    """.split()
+    """
 )
 
 IRREGULAR = {
@@ -378,13 +385,13 @@ NUMBER_WORDS = {
     for word in words.split()
 }
 
-# Relations that hold both ways, and words that join equals: what they join may change places.
-SYMMETRIC = frozenset(
-    """
-    and or vs versus between both difference differences differ different compare comparison compared similar same equal
-    married related connected engaged near together distance
-    """.split()
+# What stands on their two sides may change places.
+JOINERS = _words("and or vs versus")
+
+# Relations that hold both ways.
+SYMMETRIC = _words(
+    "between difference differences differ compare comparison compared married related connected engaged friends distance"
 )
 
 # After these stands what a direction, a comparison or an action points at.
-DIRECTED = frozenset("to into from than before after by against over without instead per onto toward towards".split())
+DIRECTED = _words("to into from than before after by against over without instead per onto toward towards")

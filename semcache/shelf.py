@@ -59,7 +59,9 @@ class Shelf:
         if entry in self:
             self._by_key.move_to_end(entry.question.exact_key)
 
-    def add(self, question: Question, answer: StoredAnswer, vector: Vector | None = None, embedder_id: str = "") -> Entry:
+    def add(
+        self, question: Question, answer: StoredAnswer, vector: Vector | None = None, embedder_id: str = ""
+    ) -> Entry:
         """Takes the place of an entry with the same key or id, then evicts what exceeds the budget.
 
         `vector` is (d,) float32 of length 1 and belongs to `embedder_id`; another embedder's first vector drops all

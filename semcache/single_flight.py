@@ -1,7 +1,7 @@
 """Identical questions that arrive together become one upstream call. Knows nothing of what the call is.
 
-The method is Go's golang.org/x/sync/singleflight, with one difference: a leader that fails, leaves or has an answer that
-may not be shared does not take its followers with it; the next of them leads.
+The method is Go's golang.org/x/sync/singleflight, with one difference: a leader that fails, leaves or has an answer
+that may not be shared does not take its followers with it; the next of them leads.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""A question as the guards read it: words, numbers, names, identifiers. Knows nothing of vectors or of other questions."""
+"""A question as the guards read it: words, numbers, names, identifiers. Knows neither vectors nor other questions."""
 
 import re
 from functools import cached_property
@@ -45,12 +45,12 @@ class Text:
     @cached_property
     def content(self) -> list[str]:
         """The stems of the words that carry the subject, in order, and the numbers among them."""
-        return [stem(word) for word in self.words if word not in FUNCTION_WORDS and word not in NUMBER_WORDS] + self.numbers
+        return self.subject + self.numbers
 
     @cached_property
     def subject(self) -> list[str]:
         """`content` without the numbers."""
-        return self.content[: len(self.content) - len(self.numbers)]
+        return [stem(word) for word in self.words if word not in FUNCTION_WORDS and word not in NUMBER_WORDS]
 
     @cached_property
     def numbers(self) -> list[str]:

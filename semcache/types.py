@@ -99,7 +99,7 @@ class Verifier(Protocol):
 
 
 class ExactStore(Protocol):
-    """An exact tier shared between processes. An implementation that can't reach its server answers None and forgets."""
+    """An exact tier shared between processes. One that can't reach its server answers None and forgets."""
 
     async def get(self, key: bytes) -> bytes | None: ...
     async def put(self, key: bytes, value: bytes) -> None: ...

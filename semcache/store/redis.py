@@ -1,16 +1,13 @@
 """The exact tier that several processes share, in Redis or Valkey. Knows keys and bytes, nothing of what they mean.
 
-Redis going away is survived: a call gives up after `timeout_s`, and for a second after a failure none is made at all, so
-requests go on as if nothing were cached. It is logged once when Redis goes and once when it is back.
+Redis going away is survived: a call gives up after `timeout_s`, and for a second after a failure none is made at all,
+so requests go on as if nothing were cached. It is logged once when Redis goes and once when it is back.
 """
 
 import logging
 import time
-
-from redis.asyncio import Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from semcache.errors import StoreError
 
@@ -24,19 +21,11 @@ class RedisExactStore:
     """get, put and delete by exact key; see semcache.types.ExactStore."""
 
     def __init__(self, url: str, ttl_s: float, *, timeout_s: float = 0.1) -> None:
-        """Connects at the first call. Raises StoreError for an URL that Redis can't understand."""
+        """Connects at the first call. Raises StoreError: an URL that can't be understood, or redis-py is missing."""
         if ttl_s <= 0:
             raise StoreError(f"ttl_s must be above 0, not {ttl_s}")
         self.ttl_s = ttl_s
-        try:
-            self._redis = Redis.from_url(
-                url,
-                socket_timeout=timeout_s,
-                socket_connect_timeout=timeout_s,
-                retry=Retry(NoBackoff(), 1),  # one: a pooled connection may have died unnoticed while Redis restarted
-            )
-        except ValueError as error:
-            raise StoreError(f"not a Redis URL: {error}") from error
+        self._redis = _connect(url, timeout_s)
         self._away = False
         self._rests_until = 0.0
 
@@ -46,49 +35,51 @@ class RedisExactStore:
         return not self._away
 
     async def get(self, key: bytes) -> bytes | None:
-        if self._resting():
-            return None
-        try:
-            value: bytes | None = await self._redis.get(PREFIX + key)
-        except (RedisError, OSError) as error:
-            self._failed(error)
-            return None
-        self._succeeded()
+        value: bytes | None = await self._try(lambda: self._redis.get(PREFIX + key))
         return value
 
     async def put(self, key: bytes, value: bytes) -> None:
-        if self._resting():
-            return
-        try:
-            await self._redis.set(PREFIX + key, value, px=max(1, int(self.ttl_s * 1000)))
-        except (RedisError, OSError) as error:
-            self._failed(error)
-        else:
-            self._succeeded()
+        await self._try(lambda: self._redis.set(PREFIX + key, value, px=max(1, int(self.ttl_s * 1000))))
 
     async def delete(self, key: bytes) -> None:
-        if self._resting():
-            return
-        try:
-            await self._redis.delete(PREFIX + key)
-        except (RedisError, OSError) as error:
-            self._failed(error)
-        else:
-            self._succeeded()
+        await self._try(lambda: self._redis.delete(PREFIX + key))
 
     async def aclose(self) -> None:
         await self._redis.aclose()
 
-    def _resting(self) -> bool:
-        return self._away and time.monotonic() < self._rests_until
+    async def _try(self, call: Callable[[], Awaitable[Any]]) -> Any:
+        """The call's result, or None while Redis is away."""
+        from redis.exceptions import RedisError
 
-    def _failed(self, error: Exception) -> None:
-        self._rests_until = time.monotonic() + REST_S
-        if not self._away:
-            self._away = True
-            logger.warning("Redis is away (%s): the exact cache is this process's own until it is back", error)
-
-    def _succeeded(self) -> None:
+        if self._away and time.monotonic() < self._rests_until:
+            return None
+        try:
+            result = await call()
+        except (RedisError, OSError) as error:
+            self._rests_until = time.monotonic() + REST_S
+            if not self._away:
+                self._away = True
+                logger.warning("Redis is away (%s): the exact cache is this process's own until it is back", error)
+            return None
         if self._away:
             self._away = False
             logger.warning("Redis is back: the exact cache is shared again")
+        return result
+
+
+def _connect(url: str, timeout_s: float) -> Any:
+    try:
+        from redis.asyncio import Redis
+        from redis.asyncio.retry import Retry
+        from redis.backoff import NoBackoff
+    except ImportError as error:
+        raise StoreError("a shared cache needs redis-py: pip install 'tollhouse[redis]'") from error
+    try:
+        return Redis.from_url(
+            url,
+            socket_timeout=timeout_s,
+            socket_connect_timeout=timeout_s,
+            retry=Retry(NoBackoff(), 1),  # one: a pooled connection may have died unnoticed while Redis restarted
+        )
+    except ValueError as error:
+        raise StoreError(f"not a Redis URL: {error}") from error

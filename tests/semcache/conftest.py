@@ -1,16 +1,72 @@
-"""A real embedder for the tests of the cache, started once per test that asks for it."""
+"""What the cache's tests share: a real embedder, a cache in front of it, questions and answers."""
 
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
+from semcache.cache import SemanticCache
 from semcache.embedder import Embedder
+from semcache.key import digest
+from semcache.sentence_model import SentenceModel
+from semcache.types import CacheOptions, Question, StoredAnswer
+
+
+@pytest.fixture(scope="session")
+def sentence_model(minilm_path: Path) -> SentenceModel:
+    return SentenceModel(minilm_path)
 
 
 @pytest.fixture
-async def embedder(minilm_path: Path, anyio_backend: str) -> AsyncIterator[Embedder]:
-    running = Embedder(str(minilm_path))
+async def embedder(
+    minilm_path: Path, sentence_model: SentenceModel, monkeypatch: pytest.MonkeyPatch, anyio_backend: str
+) -> AsyncIterator[Embedder]:
+    """The real one, but the weights are read only once for all tests."""
+    monkeypatch.setattr("semcache.embedder.SentenceModel", lambda *_, **__: sentence_model)
+    running = Embedder(minilm_path)
     await running.start()
     yield running
     await running.aclose()
+
+
+@pytest.fixture
+def ask() -> Callable[..., Question]:
+    """A question of a partition; other partitions are other tenants, system prompts, histories, models."""
+
+    def make(text: str, *partition: object) -> Question:
+        return Question(partition=digest(*partition), exact_key=digest(text, *partition), text=text)
+
+    return make
+
+
+@pytest.fixture
+def reply() -> Callable[..., StoredAnswer]:
+    """An answer to a question, with the question's text as its id and body unless told otherwise."""
+
+    def make(
+        question: Question, body: bytes = b"", entry_id: str = "", created_at: float | None = None
+    ) -> StoredAnswer:
+        return StoredAnswer(
+            entry_id=entry_id or question.exact_key.hex(),
+            question=question.text,
+            body=body or question.text.encode() or b"{}",
+            model="m",
+            tier="small",
+            prompt_tokens=7,
+            completion_tokens=11,
+            cost_nanousd=1300,
+            created_at=time.time() if created_at is None else created_at,
+        )
+
+    return make
+
+
+@pytest.fixture
+def cache_of(embedder: Embedder) -> Callable[..., SemanticCache]:
+    """A cache with these options over the real embedder."""
+
+    def make(**options: object) -> SemanticCache:
+        return SemanticCache(CacheOptions(**options), embedder)  # type: ignore[arg-type]
+
+    return make
