@@ -1,0 +1,39 @@
+"""`tollhouse config check`: says what is wrong with a config file, all of it at once."""
+
+from pathlib import Path
+
+import click
+
+from gateway.cli.options import config_option, load_config
+
+
+@click.group("config")
+def config_group() -> None:
+    """Check a configuration file."""
+
+
+@config_group.command("check")
+@click.argument("path", required=False, type=click.Path(dir_okay=False, path_type=Path))
+@config_option
+def check(path: Path | None, config_path: Path) -> None:
+    """Check PATH, or the file that --config names."""
+    from gateway.catalog import Catalog
+    from gateway.config_check import ConfigError
+
+    path = path or config_path
+    try:
+        config = load_config(path)
+    except ConfigError as error:
+        count = len(error.faults)
+        click.echo(f"{path}: {count} {'fault' if count == 1 else 'faults'}", err=True)
+        for fault in error.faults:
+            click.echo(f"  {fault}", err=True)
+        raise click.exceptions.Exit(1) from error
+    if (policy := Catalog(config, {}, {}).policy) is not None:
+        from routing.router import Router
+
+        Router(policy)  # raises PolicyError for tasks that no head knows
+    click.echo(f"{path}: fine. {len(config.model)} models, {len(config.tier)} tiers, {len(config.engine)} engines")
+    for provider in config.provider:
+        if not provider.usable:
+            click.echo(f"note: {provider.api_key_env} is not set: models of provider {provider.name!r} are passed over")

@@ -1,0 +1,81 @@
+"""Runs the application under granian inside this process: one event loop, one process to signal, nothing to orphan."""
+
+import asyncio
+import logging
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+from granian.constants import HTTPModes, Interfaces
+from granian.server.embed import Server
+from litestar import Litestar
+
+log = logging.getLogger("tollhouse.server")
+
+_BACKLOG = 4096
+_MAX_REQUESTS = 65_536  # granian holds back more at a time; limits are ours to set, not the server's
+_LAST_WORDS_S = 2.0  # for answers to end after their engine and connections were closed
+
+
+def bound_port(host: str, port: int) -> int:
+    """The port, or a free one for 0. Raises OSError if somebody listens there: granian would share the port with it."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise OSError(f"cannot listen at {host} port {port}: {error.strerror or error}") from error
+        return int(probe.getsockname()[1])
+
+
+def run(config_path: Path, host: str, port: int, grace_s: float, on_ready: Callable[[], None]) -> None:
+    """Serves until SIGTERM or SIGINT. Raises whatever keeps the parts from starting."""
+    from gateway.app import create_app
+
+    app = create_app(config_path)
+    main = _serve(app, host, port, grace_s, on_ready)
+    try:
+        import uvloop
+    except ImportError:  # not made for Windows
+        asyncio.run(main)
+    else:
+        uvloop.run(main)
+
+
+async def _serve(app: Litestar, host: str, port: int, grace_s: float, on_ready: Callable[[], None]) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with app.lifespan():
+        server = Server(
+            app,
+            address=host,
+            port=port,
+            interface=Interfaces.ASGINL,  # the lifespan is ours, so that a failed start reaches the caller
+            http=HTTPModes.http1,
+            websockets=False,
+            backlog=_BACKLOG,
+            backpressure=_MAX_REQUESTS,
+            log_enabled=False,
+        )
+        serving = asyncio.create_task(server.serve(), name="server")
+        stopped = asyncio.create_task(stop.wait(), name="stop-signal")
+        await asyncio.sleep(0)  # lets the server bind
+        on_ready()
+        await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if not serving.done():
+            log.info("stopping: no new connections; running answers may take %g s to finish", grace_s)
+            server.stop()  # type: ignore[no-untyped-call]
+            await asyncio.wait({serving}, timeout=grace_s)
+        if not serving.done():
+            log.warning("some answers did not finish within %g s and are cut off", grace_s)
+    if not serving.done():
+        await asyncio.wait({serving}, timeout=_LAST_WORDS_S)
+    if serving.done():
+        serving.result()
+    else:
+        serving.cancel()
