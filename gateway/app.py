@@ -12,12 +12,10 @@ from pathlib import Path
 from litestar import Litestar
 
 from gateway import config as configuration
-from gateway.api.chat import chat_completions
-from gateway.api.completions import completions
 from gateway.api.dashboard import dashboard, dashboard_data
-from gateway.api.embeddings import embeddings
 from gateway.api.errors import to_openai_shape
 from gateway.api.health import live, metrics, ready
+from gateway.api.inference import chat_completions, completions, embeddings
 from gateway.api.models import list_models, retrieve_model
 from gateway.build import apply, open_house
 from gateway.pipeline import Pipeline
@@ -64,6 +62,7 @@ def _lifespan(
             house = await open_house(config, stack)
             app.state.house = house
             app.state.pipeline = Pipeline(house)
+            app.state.max_body_bytes = int(config.server.max_body_mb * 1_000_000)
             watcher = ConfigWatcher(path, config, partial(apply, house))
             task = asyncio.create_task(watcher.run(), name="config-watcher")
             stack.callback(task.cancel)

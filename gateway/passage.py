@@ -89,17 +89,16 @@ class Passage:
         """What cache and router may learn from later, as far as the tenant lets it be kept."""
         capture = self.principal.tenant.capture
         decision = self.decision
-        if capture == "off" or decision is None:
-            return None
         embedding = self.embedding
-        signals = decision.signals
+        if capture == "off" or decision is None or (embedding is None and not decision.signals.features):
+            return None  # a client's explicit choice teaches nothing without the question's vector
         return DecisionRecord(
             request_id=self.id,
             tier=decision.tier,
             reason=decision.reason,
             confidence=decision.confidence,
-            task=signals.task,
-            signals=msgspec.json.encode(signals),
+            task=decision.signals.task,
+            signals=msgspec.json.encode(decision.signals),
             embedding=None if embedding is None else embedding.astype("<f2").tobytes(),
             text=self.question_text if capture == "text" else None,
         )
