@@ -1,9 +1,11 @@
 """The behaviours of the misbehaving upstream, each under the model name that asks for it."""
 
 import asyncio
+import base64
 import email.utils
 import gzip
 import json
+import struct
 import time
 import zlib
 from collections.abc import Callable
@@ -13,6 +15,7 @@ from tests.faults.misbehaving import Script, Wire
 
 SCRIPTS: dict[str, Script] = {}
 USAGE = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
+VECTOR = [5.0, -0.5, 0.25]
 TEXT = "日本語 🙂 naïve"
 FOREVER_S = 60.0
 
@@ -55,7 +58,9 @@ def error(
 @behaviour("ok")
 async def ok(wire: Wire) -> None:
     if wire.request.path.partition("?")[0].endswith("/embeddings"):
-        data = [{"object": "embedding", "index": 0, "embedding": [5.0, -0.5, 0.25]}]
+        packed = base64.b64encode(struct.pack("<3f", *VECTOR)).decode()
+        vector: Any = packed if wire.request.json.get("encoding_format") == "base64" else VECTOR
+        data = [{"object": "embedding", "index": 0, "embedding": vector}]
         await wire.json(
             {"object": "list", "data": data, "model": "mock", "usage": {"prompt_tokens": 1, "total_tokens": 1}}
         )
@@ -72,7 +77,7 @@ async def ok_stream(wire: Wire) -> None:
     for event in (ROLE, TOKEN, TOKEN, STOP):
         await wire.event(event)
     if (wire.request.json.get("stream_options") or {}).get("include_usage"):
-        await wire.event(chunk(usage=USAGE))
+        await wire.event(chunk(usage=USAGE | {"prompt_tokens_details": {"cached_tokens": 0}}))
     await wire.end()
 
 
@@ -83,6 +88,30 @@ async def paced(wire: Wire) -> None:
         await wire.event(chunk({"content": str(number)}), 0.1)
     await wire.event(STOP)
     await wire.end()
+
+
+@behaviour("tools")  # three parallel calls, their arguments in pieces
+async def tools(wire: Wire) -> None:
+    await wire.start_events()
+    await wire.event(chunk({"role": "assistant", "content": None}))
+    for index, city in enumerate(("Paris", "Tokyo", "Lima")):
+        call = {
+            "index": index,
+            "id": f"call_{index}",
+            "type": "function",
+            "function": {"name": "weather", "arguments": ""},
+        }
+        await wire.event(chunk({"tool_calls": [call]}))
+        for part in ('{"city":', f'"{city}"' + "}"):
+            await wire.event(chunk({"tool_calls": [{"index": index, "function": {"arguments": part}}]}))
+    await wire.event(chunk({}, "tool_calls"))
+    await wire.end()
+
+
+@behaviour("thinking")  # silent before its first token
+async def thinking(wire: Wire) -> None:
+    await asyncio.sleep(1.5)
+    await ok_stream(wire)
 
 
 @behaviour("late-terminator")  # the last chunk of the transfer comes well after [DONE]
