@@ -4,6 +4,7 @@ An embedding hardly sees a changed number, a negation or a swap; these compariso
 design: a veto costs a hit, a missing veto costs a wrong answer. They know English; see docs/semcache.md for limits.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -22,6 +23,8 @@ from semcache.lexicon import (
 )
 from semcache.text import Text, stem
 
+AT_NUMBER = re.compile(r"\d\s?([^\W\d_]+|%)")
+CURRENCIES = re.compile(r"[$€£¥₹]")
 MAX_ADDED_WORDS = 1  # content words that only one of the questions has, beside those that are matched
 
 _opposites: dict[str, set[str]] = {}
@@ -134,7 +137,8 @@ def differs_in_order(a: Text, b: Text) -> bool:
         here, there = ours[marker] - theirs[marker], theirs[marker] - ours[marker]
         if here and there and here <= shared and there <= shared:
             return True
-    inverted = _is_inverted(_roles(a), _roles(b))
+    stays = {stem(word) for marker in ours if ours[marker] == theirs.get(marker) for word in ours[marker]}
+    inverted = _is_inverted(_roles(a), _roles(b), stays)
     if _agent(a) != _agent(b) and (_agent(a) or _agent(b)) in shared:
         return not inverted  # did Ann call Bob, was Ann called by Bob
     if not inverted or Counter(_roles(a)) != Counter(_roles(b)):
@@ -176,17 +180,16 @@ _NONE: frozenset[str] = frozenset()
 
 
 def _unit_words(text: Text) -> Iterator[str]:
-    """Units that are words of three letters or more, or that stand at a number; and currency signs."""
+    """Units that are words of three letters or more, or that stand at a number (16GB, 5 km); and currency signs."""
     for word in text.words:
         if len(word) >= 3 and word in _units:
             yield _units[word]
-    for identifier in text.identifiers:  # 16GB, 5pm
-        suffix = identifier.lstrip("0123456789.,")
-        if suffix in _units and suffix != identifier:
-            yield _units[suffix]
-    for sign in "$€£¥₹%":
-        if sign in text.text:
-            yield _units[sign]
+    for match in AT_NUMBER.finditer(text.text):
+        unit = _units.get(match.group(1).lower())
+        if unit is not None:
+            yield unit
+    for sign in CURRENCIES.findall(text.text):
+        yield _units[sign]
 
 
 def _num_negations(text: Text) -> int:
@@ -260,9 +263,10 @@ def _roles(text: Text) -> list[str]:
     return roles
 
 
-def _is_inverted(ours: list[str], theirs: list[str]) -> bool:
-    """Whether two words that each question has once stand in another order."""
-    order = [theirs.index(word) for word in ours if ours.count(word) == 1 and theirs.count(word) == 1]
+def _is_inverted(ours: list[str], theirs: list[str], stays: set[str]) -> bool:
+    """Whether two words that each question has once stand in another order, those that `stays` explains aside."""
+    once = [word for word in ours if word not in stays and ours.count(word) == 1 and theirs.count(word) == 1]
+    order = [theirs.index(word) for word in once]
     return order != sorted(order)
 
 

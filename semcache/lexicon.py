@@ -390,7 +390,9 @@ JOINERS = _words("and or vs versus")
 
 # Relations that hold both ways.
 SYMMETRIC = _words(
-    "between difference differences differ compare comparison compared married related connected engaged friends distance"
+    """
+    between difference differences differ compare comparison compared distance married related connected engaged friends
+    """
 )
 
 # After these stands what a direction, a comparison or an action points at.

@@ -98,9 +98,7 @@ async def test_an_expired_answer_in_redis_is_a_miss(store: RedisExactStore, ask:
     assert (await SemanticCache(CacheOptions(ttl_s=600), None, store).lookup(question)).outcome == "hit-exact"
 
 
-async def test_another_versions_value_is_a_miss_and_is_replaced(
-    store: RedisExactStore, ask: Ask, reply: Reply
-) -> None:
+async def test_another_versions_value_is_a_miss_and_is_replaced(store: RedisExactStore, ask: Ask, reply: Reply) -> None:
     cache = SemanticCache(CacheOptions(), None, store)
     question = ask("What is the capital of France?")
     await store.put(question.exact_key, b"\x93not ours")
