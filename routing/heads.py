@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from routing.errors import HeadMismatch
-from routing.signals import FEATURES, Features
+from routing.signals import FEATURES, FOREIGN_SHARE, Features
 from routing.types import Vector
 
 SHIPPED = Path(__file__).parent / "data" / "heads.npz"
@@ -39,7 +39,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     """What the heads make of one prompt."""
 
     task: str
-    confidence: float  # probability of the task
+    confidence: float  # probability of the task, as far as the training data speaks for it
     weak_right: float  # probability that a weak model answers well enough
     strong_right: float  # the same of a strong one; never below weak_right
     used_embedding: bool
@@ -49,16 +49,19 @@ class Heads:
     """`full` is (dimension + len(FEATURES) + 1, len(tasks) + 2), `plain` the same without the dimensions; float32.
 
     The last row is the bias, the last two columns are the logits of weak_right and strong_right; the scaling of the
-    inputs and the calibration are folded in. Without an embedder (`use_embedding` false) only `plain` is read.
+    inputs and the calibration are folded in. `bounds` (2, len(FEATURES)) is the range of each feature in the training
+    data: what lies outside is taken for its edge, because a linear head knows nothing out there and says it loudly.
+    Without an embedder (`use_embedding` false) only `plain` is read.
     """
 
-    def __init__(self, meta: Meta, full: Matrix, plain: Matrix, *, use_embedding: bool = True) -> None:
+    def __init__(self, meta: Meta, full: Matrix, plain: Matrix, bounds: Matrix, *, use_embedding: bool = True) -> None:
         columns = len(meta.tasks) + 2
-        wanted = (meta.dimension + len(FEATURES) + 1, columns), (len(FEATURES) + 1, columns)
-        if meta.features != FEATURES or (full.shape, plain.shape) != wanted:
+        size = len(FEATURES)
+        wanted = (meta.dimension + size + 1, columns), (size + 1, columns), (2, size)
+        if meta.features != FEATURES or (full.shape, plain.shape, bounds.shape) != wanted:
             raise HeadMismatch("the head was trained on other text features than this version reads: train it again")
         self.meta = meta
-        self._full, self._plain = full, plain
+        self._full, self._plain, self._bounds = full, plain, bounds
         self._use_embedding = use_embedding
 
     @property
@@ -68,13 +71,16 @@ class Heads:
     def judge(self, features: Features, embedding: Vector | None) -> Judgement:
         """Task and difficulty of one prompt; `embedding` is float32 of shape (dimension,), L2-normalised.
 
-        A vector of another length raises HeadMismatch; one that isn't normalised, or holds NaN, counts as none.
+        A vector of another length raises HeadMismatch; one that isn't normalised, or holds NaN, counts as none. The
+        confidence shrinks by the share of letters that aren't Latin, since no other script was in the training data.
         """
         usable = embedding if self._use_embedding else None
         if usable is not None and usable.shape != (self.meta.dimension,):
             raise HeadMismatch(f"the head reads {self.meta.dimension} dimensions; an embedding of {usable.shape} came")
         if usable is not None and not (np.abs(usable) <= 1.01).all():  # NaN compares as false
             usable = None
+        foreign_share = float(features[FOREIGN_SHARE])
+        features = np.minimum(np.maximum(features, self._bounds[0]), self._bounds[1])
         if usable is None:
             logits = features @ self._plain[:-1] + self._plain[-1]
         else:
@@ -84,7 +90,7 @@ class Heads:
         weak, strong = (1.0 / (1.0 + np.exp(-logits[-2:].astype(np.float64)))).tolist()
         return Judgement(
             task=self.meta.tasks[best],
-            confidence=float(tasks[best] / tasks.sum()),
+            confidence=float(tasks[best] / tasks.sum()) * (1 - foreign_share),
             weak_right=weak,
             strong_right=max(weak, strong),
             used_embedding=usable is not None,
@@ -94,7 +100,7 @@ class Heads:
         """Writes an .npz that holds the matrices and the meta data; the same heads give the same bytes."""
         meta = np.frombuffer(msgspec.json.encode(self.meta), np.uint8)
         buffer = io.BytesIO()
-        np.savez(buffer, meta=meta, full=self._full, plain=self._plain)
+        np.savez(buffer, meta=meta, full=self._full, plain=self._plain, bounds=self._bounds)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(buffer.getvalue())
 
@@ -107,7 +113,7 @@ def load(path: Path, embedder_id: str | None) -> Heads:
     try:
         with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as arrays:
             meta = msgspec.json.decode(arrays["meta"].tobytes(), type=Meta)
-            full, plain = _matrix(arrays["full"]), _matrix(arrays["plain"])
+            full, plain, bounds = (_matrix(arrays[name]) for name in ("full", "plain", "bounds"))
     except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, msgspec.MsgspecError) as error:
         raise HeadMismatch(f"{path}: not a head that this version can read: {error}") from error
     if embedder_id is not None and embedder_id != meta.embedder_id:
@@ -115,7 +121,7 @@ def load(path: Path, embedder_id: str | None) -> Heads:
             f"{path}: the head was trained for {meta.embedder_id}, {meta.dimension}-d, and the configured embedder is "
             f"{embedder_id}: train one for it with `tollhouse route train`"
         )
-    return Heads(meta, full, plain, use_embedding=embedder_id is not None)
+    return Heads(meta, full, plain, bounds, use_embedding=embedder_id is not None)
 
 
 def load_shipped(embedder_id: str | None) -> Heads:

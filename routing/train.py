@@ -51,11 +51,11 @@ def train(
     """
     if embed is None:
         raise TrainingError("an embedding function is needed")
-    task_rows, difficulty_rows = read_tasks(data_dir), read_difficulty(data_dir)
-    tasks = _check_enough(task_rows, difficulty_rows)
-    echo(f"{len(task_rows)} labelled prompts of {len(tasks)} tasks, {len(difficulty_rows)} graded questions")
+    task_rows, exam_rows = read_tasks(data_dir), read_difficulty(data_dir)
+    tasks = _check_enough(task_rows, exam_rows)
+    echo(f"{len(task_rows)} labelled prompts of {len(tasks)} tasks, {len(exam_rows)} graded questions")
     task_inputs = read_inputs([row.text for row in task_rows], embed)
-    difficulty_inputs = read_inputs([row.text for row in difficulty_rows], embed)
+    exam_inputs = read_inputs([row.text for row in exam_rows], embed)
     meta = Meta(
         embedder_id=embedder_id,
         dimension=task_inputs.vectors.shape[1],
@@ -65,18 +65,17 @@ def train(
         command=command,
         seed=seed,
     )
+    bounds = _bounds(task_inputs, task_rows)
+    clipped = [Inputs(inputs.vectors, np.clip(inputs.features, *bounds)) for inputs in (task_inputs, exam_inputs)]
     full, plain = (
-        np.hstack([_fit_tasks(x, task_rows, tasks), _fit_difficulty(z, difficulty_rows)]).astype(np.float32)
-        for x, z in (
-            (task_inputs.full, difficulty_inputs.full),
-            (task_inputs.plain, difficulty_inputs.plain),
-        )
+        np.hstack([_fit_tasks(x, task_rows, tasks), _fit_difficulty(z, exam_rows)]).astype(np.float32)
+        for x, z in ((clipped[0].full, clipped[1].full), (clipped[0].plain, clipped[1].plain))
     )
-    report = measure(Heads(meta, full, plain), task_rows, task_inputs, difficulty_rows, difficulty_inputs, seed)
+    report = measure(Heads(meta, full, plain, bounds), task_rows, task_inputs, exam_rows, exam_inputs, seed)
     for line in report.lines():
         echo(line)
     if out is not None:
-        Heads(msgspec.structs.replace(meta, measured=report.summary()), full, plain).save(out)
+        Heads(msgspec.structs.replace(meta, measured=report.summary()), full, plain, bounds).save(out)
         echo(f"written to {out}")
     return report
 
@@ -109,6 +108,12 @@ def read_inputs(texts: list[str], embed: Embed) -> Inputs:
     if vectors.ndim != 2 or len(vectors) != len(texts) or not np.isfinite(vectors).all():
         raise TrainingError(f"the embedder gave {vectors.shape} for {len(texts)} texts, or numbers that aren't finite")
     return Inputs(vectors[np.argsort(order)], features)
+
+
+def _bounds(inputs: Inputs, rows: Sequence[TaskRow]) -> npt.NDArray[np.float32]:
+    """(2, len(FEATURES)): where all but one in a thousand of the training rows lie, at either end."""
+    seen = inputs.features[[not row.held_out for row in rows]]
+    return np.percentile(seen, [0.1, 99.9], axis=0).astype(np.float32)
 
 
 def _fit_tasks(inputs: Array, rows: Sequence[TaskRow], tasks: tuple[str, ...]) -> Array:

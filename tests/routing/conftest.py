@@ -43,7 +43,8 @@ def make_heads(weak: float = 0.4, strong: float = 0.9, sharpness: float = 10.0) 
     full[:3, :3] = sharpness * np.eye(3)
     full[-1, -2:] = plain[-1, -2:] = [np.log(weak / (1 - weak)), np.log(strong / (1 - strong))]
     meta = Meta(embedder_id="toy", dimension=DIMENSION, tasks=TASKS, features=FEATURES, data="", command="", seed=0)
-    return Heads(meta, full, plain)
+    bounds = np.array([[-1e9], [1e9]], np.float32).repeat(len(FEATURES), axis=1)
+    return Heads(meta, full, plain, bounds)
 
 
 def points_at(task: str, strength: float = 1.0) -> Vector:

@@ -83,7 +83,18 @@ def test_heads_of_other_features_are_refused(heads_of: HeadsOf) -> None:
     width = len(meta.tasks) + 2
     full = np.zeros((4 + len(FEATURES), width), np.float32)
     with pytest.raises(HeadMismatch, match="train it again"):
-        Heads(stale, full, np.zeros((len(FEATURES), width), np.float32))
+        Heads(stale, full, np.zeros((len(FEATURES), width), np.float32), np.zeros((2, len(FEATURES) - 1), np.float32))
+
+
+def test_texts_in_other_scripts_are_not_judged_with_confidence(shipped: Heads) -> None:
+    for text in ("Привет, как дела?", "帮我写一首诗", "اكتب لي قصيدة"):
+        assert shipped.judge(extract(text), None).confidence < 0.05
+    assert shipped.judge(extract("Schreib ein Gedicht über die Straße"), None).confidence > 0.05
+
+
+def test_features_beyond_the_training_data_are_taken_for_its_edge(shipped: Heads) -> None:
+    lone, absurd = (shipped.judge(extract("9 " * count), None) for count in (20_000, 2_000_000))
+    assert lone.weak_right == pytest.approx(absurd.weak_right, abs=1e-6)
 
 
 def test_the_shipped_heads_know_where_they_come_from(minilm_path: Path) -> None:

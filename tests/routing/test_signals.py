@@ -40,7 +40,8 @@ def test_code_maths_and_choices_leave_marks() -> None:
 
 def test_shares_lie_between_zero_and_one() -> None:
     assert feature("12 34", "digit_share") == pytest.approx(0.8)
-    assert feature("Привет", "non_ascii_share") == pytest.approx(1.0)
+    assert feature("Привет", "foreign_share") == pytest.approx(1.0)
+    assert feature("naïve Straße", "foreign_share") == 0
     assert feature("ONE two", "upper_share") == pytest.approx(0.5)
 
 
