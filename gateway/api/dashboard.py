@@ -1,0 +1,24 @@
+"""/dashboard: the page is open to anyone, the numbers behind it ask for a key."""
+
+from typing import Any
+
+import msgspec
+from litestar import Request, Response, get
+
+from gateway.dashboard import data, headers, page, tenant_in_sight
+
+
+@get("/dashboard")
+async def dashboard() -> Response[bytes]:
+    return Response(page(), media_type="text/html; charset=utf-8", headers=headers())
+
+
+@get("/dashboard/data")
+async def dashboard_data(
+    request: Request[Any, Any, Any], tenant: str = "", since: str = "", by: str = "day"
+) -> Response[bytes]:
+    """A tenant's key sees its own books; the operator's TOLLHOUSE_ADMIN_KEY sees all, or one `tenant`'s."""
+    house = request.app.state.house
+    seen = tenant_in_sight(request.headers.get("authorization"), house.authenticator, tenant)
+    found = await data(house.database, tenant=seen, since=since, by=by)
+    return Response(msgspec.json.encode(found), media_type="application/json", headers={"cache-control": "no-store"})
