@@ -122,9 +122,11 @@ class Journal:
         self.retry()
         if self._syncer is not None:
             self._syncer.close()
-        last = self._segments[-1]
-        self._segments[-1:] = []
-        os.fsync(last.fd)
+        last = self._segments.pop()
+        try:
+            os.fsync(last.fd)
+        except OSError as error:
+            self._sync_failed(error)
         os.close(last.fd)
         if not last.num_holds and last.unread_from is None:
             last.path.unlink()
@@ -146,7 +148,7 @@ class Journal:
         segment = self._segments[-1]
         try:
             if segment.size >= self._segment_bytes:
-                segment = self._rotate()
+                segment = self._rotate()  # if it fails, so does this write, and both are tried again
             written = os.write(segment.fd, frame)
             if written != len(frame):
                 os.ftruncate(segment.fd, segment.size)  # half a frame would hide all that follow
@@ -163,6 +165,9 @@ class Journal:
         except OSError as error:
             self._write_failed(error)
             return False
+        if self.error is not None:
+            log.info("the journal is written again")
+            self.error = None
         return True
 
     def _flush(self) -> None:
@@ -172,9 +177,6 @@ class Journal:
                     return
                 del hold.frames[0]
             del self._unwritten[hold.request_id]
-        if self.error is not None:
-            log.info("the journal is written again")
-            self.error = None
 
     def _rotate(self) -> Segment:
         fresh = self._new_segment()

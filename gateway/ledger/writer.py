@@ -144,7 +144,7 @@ class Writer:
             try:
                 await insert_entries(self._database, records)
             except RowRefused as error:
-                await self._insert_halves(records, error)
+                await self._insert_halves(records, str(error))
             except StoreError as error:
                 if self.error is None:
                     log.warning("the database is away, records wait in the journal: %s", error)
@@ -153,6 +153,9 @@ class Writer:
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 2, _BACKOFF_S[1])
                 continue
+            except Exception as error:  # a bug of ours in one record must not end the bookkeeping of all others
+                log.exception("a record can't be booked")
+                await self._insert_halves(records, repr(error))
             else:
                 self.num_written += len(records)
             if self.error is not None:
@@ -160,7 +163,7 @@ class Writer:
                 self.error = None
             return
 
-    async def _insert_halves(self, records: list[RequestRecord], error: RowRefused) -> None:
+    async def _insert_halves(self, records: list[RequestRecord], reason: str) -> None:
         """One record that the database can't take must not hold up the others."""
         if len(records) > 1:
             middle = len(records) // 2
@@ -168,6 +171,6 @@ class Writer:
             await self._insert(records[middle:])
             return
         self.num_refused += 1
-        log.error("the database refuses the record of request %s: %s", records[0].id, error)
+        log.error("the database refuses the record of request %s: %s", records[0].id, reason)
         with (self._folder / "refused.jsonl").open("ab") as file:
             file.write(msgspec.json.encode(records[0]) + b"\n")

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 import msgspec
-from sqlalchemy import ColumnElement, case, func, literal, select
+from sqlalchemy import ColumnElement, case, func, literal_column, select
 
 from gateway.store.database import Database
 from gateway.store.tables import requests, tenants
@@ -73,9 +73,9 @@ def _group(by: By, dialect: str) -> ColumnElement[Any]:
     if by == "day":
         at: ColumnElement[Any] = requests.c.started_at
         if dialect == "postgresql":
-            return func.to_char(func.timezone("UTC", at), literal("YYYY-MM-DD", literal_execute=True))
+            return func.to_char(func.timezone(literal_column("'UTC'"), at), literal_column("'YYYY-MM-DD'"))
         return func.date(at)
-    return func.coalesce(requests.c[by], literal("", literal_execute=True))
+    return func.coalesce(requests.c[by], literal_column("''"))
 
 
 def _count(condition: ColumnElement[bool]) -> ColumnElement[int]:
@@ -83,10 +83,5 @@ def _count(condition: ColumnElement[bool]) -> ColumnElement[int]:
 
 
 def _row(row: Any) -> CostRow:
-    values = dict(row)
-    texts = {
-        "group": str(values.pop("label")),
-        "tenant_id": values.pop("tenant_id"),
-        "tenant_name": values.pop("tenant_name"),
-    }
-    return CostRow(**texts, **{name: int(value) for name, value in values.items()})
+    values = {name: int(row[name]) for name in CostRow.__struct_fields__ if name in row and not name.startswith("tenant")}
+    return CostRow(tenant_id=row["tenant_id"], tenant_name=row["tenant_name"], group=str(row["label"]), **values)

@@ -22,8 +22,8 @@ def translated() -> Iterator[None]:
         raise _translate(error) from error
     except (OSError, TimeoutError) as error:  # asyncpg lets the socket's own errors through while it connects
         raise StoreUnavailable(f"the database can't be reached: {error}") from error
-    except UnicodeEncodeError as error:
-        raise RowRefused(f"text that is not Unicode: {error.reason}") from error
+    except (UnicodeEncodeError, OverflowError) as error:  # sqlite3 checks values before it is asked anything
+        raise RowRefused(str(error)) from error
     except Exception as error:
         if type(error).__module__.partition(".")[0] == "asyncpg":
             raise _by_sqlstate(error) from error
