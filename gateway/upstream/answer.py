@@ -2,7 +2,7 @@
 
 import re
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import httpx
 
@@ -13,6 +13,8 @@ from gateway.upstream.timer import PhaseTimer
 from gateway.upstream.transport import Body
 from gateway.wire.sse import DONE, EventTooLargeError, SseParser
 
+KEPT = {b"content-type", b"retry-after", b"retry-after-ms", b"x-should-retry"}
+KEPT_PREFIXES = (b"x-ratelimit-", b"openai-")
 MAX_INFLATED_PIECE = 64 * 1024 * 1024
 # Within a JSON string the quotes are escaped, so this matches a key of the chunk and nothing that a model wrote.
 FINISHED = re.compile(rb'"finish_reason"\s*:\s*"')
@@ -28,22 +30,47 @@ def translate(error: httpx.HTTPError, connect_s: float = 0.0) -> UpstreamFailure
 
 
 class Answer:
-    """What came after the headers. Raises UpstreamFailure for whatever goes wrong with it."""
+    """What came after the status line. Raises UpstreamFailure for whatever goes wrong with it."""
 
-    def __init__(self, response: httpx.Response, timer: PhaseTimer) -> None:
-        assert isinstance(response.stream, httpx.AsyncByteStream)
-        self.content_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        self._stream = response.stream
-        self._pieces = aiter(response.stream)
+    def __init__(
+        self, status: int, headers: Sequence[tuple[bytes, bytes]], stream: httpx.AsyncByteStream, timer: PhaseTimer
+    ) -> None:
+        self.status = status
+        self.content_type = b""
+        self.kept: list[tuple[str, str]] = []  # headers that a client may want to see
+        self._stream = stream
+        self._exchange = stream.exchange if isinstance(stream, Body) else None
+        self._pieces = aiter(stream)
         self._timer = timer
-        coding = response.headers.get("content-encoding", "identity").strip().lower()
-        try:
-            self._inflater = None if coding in ("", "identity") else Inflater(coding)
-        except httpx.DecodingError as error:
-            raise translate(error) from error
+        self._coding = "identity"
+        self._inflater: Inflater | None = None
+        for name, value in headers:
+            self._look_at(name.lower(), value)
+
+    def _look_at(self, name: bytes, value: bytes) -> None:
+        if name == b"content-type":
+            self.content_type = value.partition(b";")[0].strip().lower()
+        elif name == b"content-encoding":
+            self._coding = value.decode("latin-1").strip().lower()
+        elif name == b"x-request-id":
+            name = b"x-upstream-request-id"  # ours goes by the other name
+        elif name not in KEPT and not name.startswith(KEPT_PREFIXES):
+            return
+        if name != b"content-encoding":
+            self.kept.append((name.decode("latin-1"), value.decode("latin-1")))
+
+    def start(self) -> None:
+        """Before the first read. Raises ProtocolFailure for an encoding that we can't undo."""
+        if self._coding not in ("", "identity"):
+            try:
+                self._inflater = Inflater(self._coding)
+            except httpx.DecodingError as error:
+                raise translate(error) from error
 
     async def read(self, phase: Phase, seconds: float, *, from_start: bool = False) -> bytes:
         """The next bytes, b"" at the end."""
+        if self._exchange is not None and self._inflater is None and self._exchange.ready:
+            return self._exchange.take()
         try:
             with self._timer.limit(phase, seconds, from_start=from_start):
                 while True:
@@ -76,8 +103,8 @@ class Answer:
 
     def linger(self) -> None:
         """All that matters is here: the rest may run out so that the connection can be used again."""
-        if isinstance(self._stream, Body):
-            self._stream.linger()
+        if self._exchange is not None:
+            self._exchange.linger()
 
     async def aclose(self) -> None:
         self._timer.close()

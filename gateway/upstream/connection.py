@@ -54,18 +54,25 @@ class Exchange:
                 raise self.error
             await self._wait()
 
-    async def read(self) -> bytes:
-        """All body bytes that are here, at least one; b"" at the end of the body."""
-        while not self._chunks:
-            if self.complete:
-                return b""
-            if self.error is not None:
-                raise self.error
-            await self._wait()
+    @property
+    def ready(self) -> bool:
+        """`take` has something to say: bytes, or that there are no more."""
+        return bool(self._chunks) or self.complete
+
+    def take(self) -> bytes:
+        """All body bytes that are here, without waiting."""
         chunks, self._chunks, self._buffered = self._chunks, [], 0
         if self._connection is not None:
             self._connection.resume()
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+    async def read(self) -> bytes:
+        """All body bytes that are here, at least one; b"" at the end of the body."""
+        while not self.ready:
+            if self.error is not None:
+                raise self.error
+            await self._wait()
+        return self.take()
 
     def abort(self) -> None:
         """Drops the answer, and the connection with it unless the answer is complete."""
@@ -85,32 +92,30 @@ class Exchange:
         finally:
             self._waiter = None
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
     # What the connection calls.
 
     def feed(self, chunk: bytes) -> int:
-        """Takes a piece of the body; returns how many bytes wait for the reader."""
+        """Takes a piece of the body; returns how many bytes wait. `wake` follows, once for many pieces."""
         self._chunks.append(chunk)
         self._buffered += len(chunk)
-        self._wake()
         return self._buffered
 
     def head_arrived(self) -> None:
         self.head_done = True
-        self._wake()
 
     def finish(self) -> None:
         self.complete = True
         self._connection = None
-        self._wake()
+        self.wake()
 
     def fail(self, error: httpx.TransportError) -> None:
         self.error = error
         self._connection = None
-        self._wake()
+        self.wake()
 
 
 class Connection(asyncio.Protocol):
@@ -215,6 +220,8 @@ class Connection(asyncio.Protocol):
             self._finish(exchange)
         elif self._lingered is not None and self._lingered > LINGER_BYTES:
             self.abort()
+        else:
+            exchange.wake()
 
     def eof_received(self) -> None:
         self._end_of_input("the upstream closed the connection")

@@ -6,7 +6,7 @@ from gateway.config import ProviderConfig
 from gateway.upstream.answer import Answer, EventStream, translate
 from gateway.upstream.errors import ProtocolFailure
 from gateway.upstream.timer import PhaseTimer
-from gateway.upstream.transport import transport_for
+from gateway.upstream.transport import Body, Transport, transport_for
 from gateway.upstream.types import Endpoint, Outbound, Reply
 from gateway.wire.splice import splice
 
@@ -18,8 +18,7 @@ PATHS: dict[Endpoint, str] = {
     "embeddings": "embeddings",
 }
 FORWARDED = {"openai-beta", "idempotency-key", "traceparent", "tracestate"}  # of the client's headers
-KEPT = {b"content-type", b"retry-after", b"retry-after-ms", b"x-should-retry"}  # of the upstream's
-KEPT_PREFIXES = (b"x-ratelimit-", b"openai-")
+EVENTS = b"text/event-stream"
 
 
 class HttpBackend:
@@ -31,7 +30,10 @@ class HttpBackend:
         self._transport = transport or transport_for(provider.base_url, provider.max_connections)
         self._urls = {endpoint: _join(provider.base_url, path) for endpoint, path in PATHS.items()}
         self._headers = _base_headers(provider)
-        self._timeout = {"connect": provider.connect_timeout_s, "pool": provider.connect_timeout_s}
+        lines = b"".join(b"%b: %b\r\n" % header for header in self._headers)
+        self._heads = {
+            endpoint: b"POST %b HTTP/1.1\r\n%b" % (url.raw_path, lines) for endpoint, url in self._urls.items()
+        }
 
     async def send(self, outbound: Outbound) -> Reply:
         provider, stream = self._provider, outbound.inference.stream
@@ -41,19 +43,9 @@ class HttpBackend:
             if stream:
                 timer.limit("first_token", provider.first_token_timeout_s, from_start=True)
             with timer:
-                response = await self._transport.handle_async_request(self._request(outbound))
-            status, headers = response.status_code, _kept(response.headers)
-            answer = Answer(response, timer)
-            is_events = answer.content_type == "text/event-stream"
-            if status < 300 and stream and is_events:
-                events = EventStream(answer, provider.first_token_timeout_s, provider.idle_timeout_s)
-                return Reply(status, headers=headers, events=events, close=answer.aclose)
-            if 300 <= status < 400:
-                raise ProtocolFailure(f"a redirect (HTTP {status}), which is not followed: correct base_url")
-            if status < 300 and is_events:
-                raise ProtocolFailure("an event stream that was not asked for")
-            limit = MAX_BODY_BYTES if status < 300 else MAX_ERROR_BYTES
-            return Reply(status, headers=headers, body=await answer.whole(limit, provider.idle_timeout_s))
+                answer = await self._dispatch(outbound, timer)
+            answer.start()
+            return await self._reply(answer, stream)
         except BaseException as error:
             timer.close()
             if answer is not None:
@@ -62,25 +54,43 @@ class HttpBackend:
                 raise translate(error, provider.connect_timeout_s) from error
             raise
 
+    async def _reply(self, answer: Answer, stream: bool) -> Reply:
+        provider, status, headers = self._provider, answer.status, tuple(answer.kept)
+        is_events = answer.content_type == EVENTS
+        if status < 300 and stream and is_events:
+            events = EventStream(answer, provider.first_token_timeout_s, provider.idle_timeout_s)
+            return Reply(status, headers=headers, events=events, close=answer.aclose)
+        if 300 <= status < 400:
+            raise ProtocolFailure(f"a redirect (HTTP {status}), which is not followed: correct base_url")
+        if status < 300 and is_events:
+            raise ProtocolFailure("an event stream that was not asked for")
+        limit = MAX_BODY_BYTES if status < 300 else MAX_ERROR_BYTES
+        return Reply(status, headers=headers, body=await answer.whole(limit, provider.idle_timeout_s))
+
     async def aclose(self) -> None:
         await self._transport.aclose()
 
-    def _request(self, outbound: Outbound) -> httpx.Request:
-        inference = outbound.inference
-        headers = httpx.Headers(self._headers)
-        headers["x-request-id"] = outbound.request_id
-        for name, value in outbound.headers:
-            if name.lower() in FORWARDED:
-                headers[name] = value
+    async def _dispatch(self, outbound: Outbound, timer: PhaseTimer) -> Answer:
+        """Sends the request: past httpx's objects through our own transport, by the book through any other."""
+        inference, connect_s = outbound.inference, self._provider.connect_timeout_s
+        url = self._urls[inference.endpoint]
         body = splice(inference, model=outbound.upstream_model, include_usage=inference.stream or None)
-        headers["content-length"] = str(len(body))
-        return httpx.Request(
+        extra = _extra_headers(outbound, len(body))
+        if isinstance(self._transport, Transport):
+            lines = b"".join([b"%b: %b\r\n" % header for header in extra])
+            head = b"%b%b\r\n" % (self._heads[inference.endpoint], lines)
+            exchange = await self._transport.exchange(url, b"POST", (head, body), connect_s, connect_s)
+            return Answer(exchange.status, exchange.headers, Body(exchange), timer)
+        request = httpx.Request(
             "POST",
-            self._urls[inference.endpoint],
-            headers=headers,
+            url,
+            headers=[*self._headers, *extra],
             stream=httpx.ByteStream(body),
-            extensions={"timeout": self._timeout},
+            extensions={"timeout": {"connect": connect_s, "pool": connect_s}},
         )
+        response = await self._transport.handle_async_request(request)
+        assert isinstance(response.stream, httpx.AsyncByteStream)
+        return Answer(response.status_code, response.headers.raw, response.stream, timer)
 
 
 def _join(base_url: str, path: str) -> httpx.URL:
@@ -89,10 +99,10 @@ def _join(base_url: str, path: str) -> httpx.URL:
     return url.copy_with(path=f"{url.path.rstrip('/')}/{path}")
 
 
-def _base_headers(provider: ProviderConfig) -> httpx.Headers:
-    url = httpx.URL(provider.base_url)
+def _base_headers(provider: ProviderConfig) -> list[tuple[bytes, bytes]]:
+    """Raises ValueError for a header that can't be sent."""
     headers = {
-        "host": url.netloc.decode("ascii"),
+        "host": httpx.URL(provider.base_url).netloc.decode("ascii"),
         "user-agent": "tollhouse",
         "accept": "application/json, text/event-stream",
         "accept-encoding": "identity",  # answers are short, and a compressed stream comes in bursts
@@ -100,16 +110,22 @@ def _base_headers(provider: ProviderConfig) -> httpx.Headers:
     }
     if provider.api_key:
         headers["authorization"] = f"Bearer {provider.api_key}"
-    return httpx.Headers(headers | {name.lower(): value for name, value in provider.headers.items()})
+    headers |= {name.lower(): value for name, value in provider.headers.items()}
+    for name, value in headers.items():
+        if not _is_one_line(name) or not _is_one_line(value):
+            raise ValueError(
+                f"provider {provider.name}: the header {name!r} has a line break or other control character"
+            )
+    return [(name.encode(), value.encode()) for name, value in headers.items()]
 
 
-def _kept(headers: httpx.Headers) -> tuple[tuple[str, str], ...]:
-    """What a client may want to know. The upstream's request id gets a name of its own: ours goes by x-request-id."""
-    kept: list[tuple[str, str]] = []
-    for name, value in headers.raw:
-        name = name.lower()
-        if name in KEPT or name.startswith(KEPT_PREFIXES):
-            kept.append((name.decode("latin-1"), value.decode("latin-1")))
-        elif name == b"x-request-id":
-            kept.append(("x-upstream-request-id", value.decode("latin-1")))
-    return tuple(kept)
+def _extra_headers(outbound: Outbound, content_length: int) -> list[tuple[bytes, bytes]]:
+    extra = [(b"x-request-id", outbound.request_id.encode()), (b"content-length", b"%d" % content_length)]
+    for name, value in outbound.headers:
+        if name.lower() in FORWARDED and _is_one_line(value):
+            extra.append((name.lower().encode(), value.encode()))
+    return extra
+
+
+def _is_one_line(text: str) -> bool:
+    return all(character >= " " for character in text)

@@ -8,7 +8,7 @@ import functools
 import os
 import ssl
 import urllib.request
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import httpx
 
@@ -23,22 +23,18 @@ class Body(httpx.AsyncByteStream, AsyncIterator[bytes]):
     """The answer's body. It reads the socket only as fast as it is read itself."""
 
     def __init__(self, exchange: Exchange) -> None:
-        self._exchange = exchange
+        self.exchange = exchange
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
 
     async def __anext__(self) -> bytes:
-        if piece := await self._exchange.read():
+        if piece := await self.exchange.read():
             return piece
         raise StopAsyncIteration
 
-    def linger(self) -> None:
-        """For a reader that has enough: lets a short rest run out instead of closing the connection."""
-        self._exchange.linger()
-
     async def aclose(self) -> None:
-        self._exchange.abort()
+        self.exchange.abort()
 
 
 class Transport(httpx.AsyncBaseTransport):
@@ -56,20 +52,27 @@ class Transport(httpx.AsyncBaseTransport):
         self._max_connections = max_connections
         self._max_idle = max_connections if max_idle is None else max_idle
         self._idle_s = idle_s
-        self._pools: dict[tuple[str, str, int], Pool] = {}
+        self._pools: dict[tuple[bytes, bytes, int | None], Pool] = {}
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Returns at the answer's headers. Raises httpx.TransportError."""
         timeouts = request.extensions.get("timeout", {})
-        pool = self._pool(request.url)
         method = request.method.encode()
         parts = _encode(method, request, await request.aread())
+        exchange = await self.exchange(request.url, method, parts, timeouts.get("connect"), timeouts.get("pool"))
+        return httpx.Response(exchange.status, headers=exchange.headers, stream=Body(exchange))
+
+    async def exchange(
+        self, url: httpx.URL, method: bytes, parts: Sequence[bytes], connect_s: float | None, pool_s: float | None
+    ) -> Exchange:
+        """The same without httpx's objects: `parts` is the request as it goes over the wire."""
+        pool = self._pool(url)
         while True:
-            connection = await pool.acquire(timeouts.get("pool"), timeouts.get("connect"))
+            connection = await pool.acquire(pool_s, connect_s)
             exchange = connection.send(method, parts)
             try:
                 await exchange.head()
-                break
+                return exchange
             except httpx.ReadError:
                 # A server may close an idle connection just as we send. It has not answered, and a fresh connection
                 # tells whether it is there at all.
@@ -79,7 +82,6 @@ class Transport(httpx.AsyncBaseTransport):
             except BaseException:
                 exchange.abort()
                 raise
-        return httpx.Response(exchange.status, headers=exchange.headers, stream=Body(exchange))
 
     async def aclose(self) -> None:
         pools, self._pools = self._pools, {}
@@ -87,14 +89,13 @@ class Transport(httpx.AsyncBaseTransport):
             await pool.aclose()
 
     def _pool(self, url: httpx.URL) -> Pool:
-        port = url.port or DEFAULT_PORTS[url.scheme]
-        key = (url.scheme, url.host, port)
+        key = (url.raw_scheme, url.raw_host, url.port)
         pool = self._pools.get(key)
         if pool is None:
             secure = url.scheme == "https"
             pool = self._pools[key] = Pool(
                 url.host,
-                port,
+                url.port or DEFAULT_PORTS[url.scheme],
                 ssl_context=(self._ssl_context or default_ssl_context()) if secure else None,
                 max_connections=self._max_connections,
                 max_idle=self._max_idle,
