@@ -2,7 +2,7 @@
 
 `train` is the whole of it; a command line gives it the embedder's `embed` and `id` and prints what it echoes:
 
-    train(data_dir, embed, seed, out, embedder_id=..., command=..., echo=click.echo) -> Report
+    train(dataset.SHIPPED, embed, seed, out, embedder_id=..., command=..., echo=click.echo) -> Report
 
 The same data, embeddings and seed give the same file, byte for byte on the same machine and library versions.
 """
@@ -14,7 +14,6 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from routing.dataset import SHIPPED as SHIPPED_DATA
 from routing.dataset import DifficultyRow, TaskRow, fingerprint, read_difficulty, read_tasks
 from routing.errors import TrainingError
 from routing.fit import Array, fit_logistic, fit_temperature
@@ -33,24 +32,22 @@ MIN_DIFFICULTY_ROWS = 200
 
 
 def train(
-    data_dir: Path = SHIPPED_DATA,
-    embed: Embed | None = None,
-    seed: int = 0,
-    out: Path | None = None,
+    data_dir: Path,
+    embed: Embed,
+    seed: int,
+    out: Path | None,
     *,
-    embedder_id: str = "",
+    embedder_id: str,
     command: str = "",
     echo: Callable[[str], None] = lambda line: None,
 ) -> Report:
     """Fits the heads on the rows that aren't held out, measures them on those that are, and writes them to `out`.
 
     Multinomial logistic regression over the standardised embedding and features, for the tasks and for the two
-    models' correctness. `seed` draws the bootstrap's samples; the fit itself is convex and needs none. Raises
-    TrainingError for unreadable, malformed or too few rows and for an embed function that returns anything but n
-    finite vectors of one length; nothing is written then.
+    models' correctness. `out` None only measures. `seed` draws the bootstrap's samples; the fit itself is convex and
+    needs none. Raises TrainingError for unreadable, malformed or too few rows and for an embed function that returns
+    anything but n finite vectors of one length; nothing is written then.
     """
-    if embed is None:
-        raise TrainingError("an embedding function is needed")
     task_rows, exam_rows = read_tasks(data_dir), read_difficulty(data_dir)
     tasks = _check_enough(task_rows, exam_rows)
     echo(f"{len(task_rows)} labelled prompts of {len(tasks)} tasks, {len(exam_rows)} graded questions")

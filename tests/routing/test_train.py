@@ -14,8 +14,9 @@ import pytest
 from routing.dataset import SHIPPED, fingerprint, read_difficulty, read_tasks
 from routing.errors import TrainingError
 from routing.heads import Heads, load, load_shipped
+from routing.report import Report
 from routing.signals import extract
-from routing.train import train
+from routing.train import Embed, train
 
 DIMENSION = 64
 
@@ -26,7 +27,11 @@ def embed_trigrams(texts: list[str]) -> npt.NDArray[np.float32]:
     for vector, text in zip(vectors, texts, strict=True):
         for at in range(min(len(text), 400) - 2):
             vector[hashlib.blake2b(text[at : at + 3].lower().encode(), digest_size=1).digest()[0] % DIMENSION] += 1
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), np.float32)
+
+
+def fit(folder: Path, out: Path | None = None, embed: Embed = embed_trigrams) -> Report:
+    return train(folder, embed, 0, out, embedder_id="trigrams", command="test")
 
 
 def write(path: Path, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -51,7 +56,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_the_same_data_and_seed_give_the_same_file(folder: Path) -> None:
     files = [folder / "first.npz", folder / "second.npz"]
-    reports = [train(folder, embed_trigrams, 0, file, embedder_id="trigrams", command="test") for file in files]
+    reports = [fit(folder, file) for file in files]
     assert files[0].read_bytes() == files[1].read_bytes()
     assert reports[0] == reports[1]
     heads = load(files[0], "trigrams")
@@ -61,7 +66,7 @@ def test_the_same_data_and_seed_give_the_same_file(folder: Path) -> None:
 
 def test_what_is_learned_holds_on_unseen_rows_and_is_reported(folder: Path) -> None:
     lines: list[str] = []
-    report = train(folder, embed_trigrams, 1, None, echo=lines.append)
+    report = train(folder, embed_trigrams, 1, None, embedder_id="trigrams", echo=lines.append)
     value, low, high = report.macro_f1
     assert low < value < high
     assert low > 0.3  # twelve classes: guessing the largest gives 0.03
@@ -75,18 +80,18 @@ def test_what_is_learned_holds_on_unseen_rows_and_is_reported(folder: Path) -> N
 
 def test_a_held_out_row_is_never_learned_from(folder: Path) -> None:
     before, after = folder / "before.npz", folder / "after.npz"
-    train(folder, embed_trigrams, 0, before)
+    fit(folder, before)
     header, rows = read("tasks.csv.gz")
     unseen = {row.text for row in read_tasks(folder) if row.held_out}
     write(folder / "tasks.csv.gz", header, [[t, "code" if t in unseen else c, s] for t, c, s in rows[::4]])
     with pytest.raises(TrainingError, match="0 held out"):
-        train(folder, embed_trigrams, 0, after)
+        fit(folder, after)
     flipped = [[t, {"code": "maths", "maths": "code"}.get(c, c) if t in unseen else c, s] for t, c, s in rows[::4]]
     write(folder / "tasks.csv.gz", header, flipped)
-    train(folder, embed_trigrams, 0, after)
+    fit(folder, after)
     vector = embed_trigrams(["def f(x): return x"])[0]
     features = extract("def f(x): return x")
-    assert load(before, "").judge(features, vector) == load(after, "").judge(features, vector)
+    assert load(before, "trigrams").judge(features, vector) == load(after, "trigrams").judge(features, vector)
 
 
 @pytest.mark.parametrize(
@@ -102,35 +107,35 @@ def test_a_held_out_row_is_never_learned_from(folder: Path) -> None:
 def test_too_few_or_malformed_rows_are_refused(folder: Path, rows: list[list[str]], message: str) -> None:
     write(folder / "tasks.csv.gz", ["text", "task", "source"], rows)
     with pytest.raises(TrainingError, match=message):
-        train(folder, embed_trigrams, 0, folder / "out.npz")
+        fit(folder, folder / "out.npz")
     assert not (folder / "out.npz").exists()
 
 
 def test_unreadable_or_foreign_files_are_refused(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match=r"tasks\.csv\.gz: cannot be read"):
-        train(tmp_path / "nowhere", embed_trigrams)
+        fit(tmp_path / "nowhere")
     write(folder / "tasks.csv.gz", ["prompt", "label"], [["a", "b"]])
     with pytest.raises(TrainingError, match="the columns must be text, task, source, not prompt, label"):
-        train(folder, embed_trigrams)
+        fit(folder)
 
 
 def test_grades_must_be_zero_or_one_and_differ(folder: Path) -> None:
     header, rows = read("difficulty.csv.gz")
     write(folder / "difficulty.csv.gz", header, [[t, "yes", s, source] for t, _, s, source in rows[:300]])
     with pytest.raises(TrainingError, match="must be 0 or 1, not 'yes'"):
-        train(folder, embed_trigrams)
+        fit(folder)
     write(folder / "difficulty.csv.gz", header, [[t, "1", s, source] for t, _, s, source in rows[:300]])
     with pytest.raises(TrainingError, match="weak_right is the same in every row"):
-        train(folder, embed_trigrams)
+        fit(folder)
     write(folder / "difficulty.csv.gz", header, rows[:100])
     with pytest.raises(TrainingError, match="100 graded questions; at least 200"):
-        train(folder, embed_trigrams)
+        fit(folder)
 
 
 @pytest.mark.parametrize("shape", [(3, 4), (0, 4), (7,)])
 def test_an_embedder_that_loses_texts_is_refused(folder: Path, shape: tuple[int, ...]) -> None:
     with pytest.raises(TrainingError, match="the embedder gave"):
-        train(folder, lambda texts: np.zeros(shape, np.float32))
+        fit(folder, embed=lambda texts: np.zeros(shape, np.float32))
 
 
 def test_the_shipped_heads_belong_to_the_shipped_data() -> None:
