@@ -13,6 +13,7 @@ from gateway.upstream.types import Outbound
 from gateway.wire.inference import Inference, Message
 
 LONG_PROMPT_CHARACTERS = 8_192  # above it, tokenising is done in a thread: it would hold up every other stream
+MAX_BYTES_PER_TOKEN = 128  # no token of any common vocabulary is longer
 DEFAULT_COMPLETION_TOKENS = 16  # OpenAI's default of /v1/completions
 
 _UNSUPPORTED_CAPABILITIES = {  # capability -> the parameter that asked for it
@@ -101,9 +102,15 @@ def _shifted(seed: int, index: int) -> int:
 
 
 async def _tokenised(client: EngineClient, inference: Inference) -> list[list[int]]:
+    context = client.info.context_length
+
     def tokenise() -> list[list[int]]:
         if inference.endpoint == "chat.completions":
-            return [client.encode_chat([_plain(message) for message in inference.messages])]
+            messages = [_plain(message) for message in inference.messages]
+            _check_size(sum(len(message["content"]) for message in messages), context)
+            return [client.encode_chat(messages)]
+        for prompt in inference.prompts:
+            _check_size(len(prompt) if isinstance(prompt, str) else 0, context)
         return [client.encode(prompt) if isinstance(prompt, str) else prompt for prompt in inference.prompts]
 
     is_long = len(inference.raw) > LONG_PROMPT_CHARACTERS
@@ -111,6 +118,13 @@ async def _tokenised(client: EngineClient, inference: Inference) -> list[list[in
         return await asyncio.to_thread(tokenise) if is_long else tokenise()
     except InvalidRequest as error:
         raise translate(error, inference) from error
+
+
+def _check_size(num_characters: int, context_length: int) -> None:
+    """Megabytes of text can't fit, and are not tokenised to learn by how much."""
+    num_tokens = num_characters // MAX_BYTES_PER_TOKEN
+    if num_tokens > context_length:
+        raise PromptTooLong(num_tokens, context_length)
 
 
 def _plain(message: Message) -> dict[str, Any]:
