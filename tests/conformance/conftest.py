@@ -32,8 +32,13 @@ name = "embed/*"
 provider = "upstream"
 kind = "embedding"
 
+[[model]]
+name = "plain"
+provider = "upstream"
+upstream_name = "ok"
+
 [tier.only]
-models = ["probe/*"]
+models = ["plain"]
 """
 
 
