@@ -41,8 +41,7 @@ Tollhouse is at {url}. Try:
   client = OpenAI(base_url="{url}/v1", api_key="{key}")
   client.chat.completions.create(model="auto", messages=[{message}])
 
-  tollhouse costs        what was spent and saved
-  {url}/dashboard        the same as charts
+  {url}/dashboard   what was spent and saved (asks for the key); as a table: tollhouse costs
 """,
         err=True,
     )
