@@ -25,8 +25,8 @@ class EmbedderBackend:
     async def send(self, outbound: Outbound) -> Reply:
         """Raises ApiError for what this model can't embed, UpstreamFailure when it fails."""
         inference = outbound.inference
-        texts = self._texts(inference)
         try:
+            texts = self._texts(inference)
             num_tokens = await self._num_tokens(texts)
             vectors = await self._embedder.embed(texts)
         except EmbedderError as error:
@@ -64,7 +64,7 @@ class EmbedderBackend:
                 where = "input" if len(texts) == 1 else f"input[{index}]"
                 raise ContextLengthExceeded(
                     f"This model's maximum context length is {embedder.max_tokens} tokens. "
-                    f"However, {where} resulted in {embedder.count_tokens([text])} tokens. Please reduce its length.",
+                    f"However, {where} resulted in more. Please reduce its length.",
                     param=where,
                 )
         return embedder.count_tokens(texts)

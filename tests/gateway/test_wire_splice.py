@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.wire.chat import parse_chat
+from gateway.wire.embeddings import parse_embedding
 from gateway.wire.inference import Inference
 from gateway.wire.members import RepeatedKeyError, decode_members, locate, remove
 from gateway.wire.splice import splice
@@ -29,6 +30,24 @@ def test_only_the_value_of_model_changes() -> None:
     )
     spliced = splice(parse_chat(raw), model="gpt-4o")
     assert spliced == raw.replace(b'"model"\n: "m" ,', b'"model"\n: "gpt-4o" ,')
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        b'"messages":[{"role":"user","content":"x"},{"role":"assistant","content":null,"tool_calls":[{"id":"c","type":'
+        b'"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c","content":"1"}]',
+        b'"messages":[{"role":"user","content":"x","vendor":{"a":1.50}}],"top_k":5,"min_p":1e-2,"seed":9007199254740993',
+        b'"messages":[{"role":"user","content":"x"}],"temperature":null,"chat_template_kwargs":{"enable_thinking":false}',
+    ],
+)
+def test_nulls_and_unknown_fields_reach_the_upstream(member: bytes) -> None:
+    raw = b'{"model":"m",' + member + b"}"
+    assert splice(parse_chat(raw), model="n", include_usage=True) == b'{"model":"n",' + member + b"}"
+
+
+def test_an_embedding_request_gains_no_encoding_format() -> None:
+    assert splice(parse_embedding(b'{"input":"x","model":"m"}'), model="n") == b'{"input":"x","model":"n"}'
 
 
 def test_nothing_to_change_gives_the_same_bytes() -> None:
