@@ -15,8 +15,10 @@ from engine.request import Request, Status
 from engine.types import EngineOptions, FinishReason
 from engine.waiting_queue import WaitingQueue
 
-# From this many preemptions on, a request is only resumed when everything that runs fits to its very end.
-PATIENT_AFTER = 2
+# A request is admitted when everything that runs can grow by so many blocks; each preemption it suffers makes it more
+# patient by this factor. So requests are not resumed only to be preempted again, and short ones soon never are.
+LOOKAHEAD_BLOCKS = 1
+PATIENCE = 4
 
 
 class Scheduler:
@@ -148,10 +150,12 @@ class Scheduler:
 
     def _headroom(self, request: Request) -> int:
         """Blocks to leave free, so that a request is not admitted only to be preempted at once."""
-        if request.num_preemptions < PATIENT_AFTER:
-            return len(self.running)
-        own_growth = self._num_blocks_for(request.max_length) - self._num_blocks_for(len(request.token_ids))
-        return own_growth + sum(self._num_blocks_for(r.max_length) - len(r.block_ids) for r in self.running)
+        lookahead = LOOKAHEAD_BLOCKS * PATIENCE**request.num_preemptions
+        return sum(min(lookahead, self._growth(each)) for each in (*self.running, request))
+
+    def _growth(self, request: Request) -> int:
+        """How many blocks more than now the request may come to need."""
+        return self._num_blocks_for(request.max_length) - self._num_blocks_for(len(request.token_ids))
 
     def _leave_running(self, request: Request) -> None:
         """The only place that gives blocks back."""

@@ -20,9 +20,11 @@ class WaitingQueue:
     def __init__(self) -> None:
         self._preempted: list[Request] = []
         self._by_key: dict[str, list[Request]] = {}  # in the order of the turns; no list is empty
+        self._num_requests = 0  # counted, because another thread may ask for it at any time
 
     def push(self, request: Request) -> None:
         insort(self._line_of(request), request, key=_rank)
+        self._num_requests += 1
 
     def peek(self) -> Request | None:
         fair = min(self._by_key.values(), key=lambda line: line[0].params.priority)[0] if self._by_key else None
@@ -42,6 +44,7 @@ class WaitingQueue:
         index = bisect_left(line, request.rank, key=_rank)
         assert line[index] is request, f"request {request.request_id} is not waiting"
         del line[index]
+        self._num_requests -= 1
         if not line and line is not self._preempted:
             del self._by_key[request.params.fairness_key]
 
@@ -51,7 +54,7 @@ class WaitingQueue:
             yield from line
 
     def __len__(self) -> int:
-        return len(self._preempted) + sum(map(len, self._by_key.values()))
+        return self._num_requests
 
     def _line_of(self, request: Request) -> list[Request]:
         if request.num_preemptions:

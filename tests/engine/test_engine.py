@@ -244,11 +244,12 @@ def test_an_abort_frees_the_blocks_in_every_state(num_steps: int) -> None:
 
 
 def test_an_abort_of_a_preempted_request_leaves_the_queue() -> None:
-    engine = make(ToyRunner(num_blocks=5))
+    engine = make(ToyRunner(num_blocks=6))
     first = add(engine, [1] * 30, "first", max_tokens=40, ignore_eos=True)
     second = add(engine, [2] * 30, "second", max_tokens=40, ignore_eos=True)
-    while not second.num_preemptions:
+    while first.num_generated < 39:
         engine.step()
+    assert second.num_preemptions == 1
     engine.abort(second)
     engine.check_integrity()
     assert [*drain(engine)] == [first]

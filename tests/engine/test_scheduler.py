@@ -106,9 +106,11 @@ def test_the_latest_of_the_lowest_priority_is_preempted() -> None:
     old = add(engine, "old", [2] * 15, max_tokens=60)
     new = add(engine, "new", [3] * 15, max_tokens=60)
     while not engine.scheduler.num_preemptions:
+        assert engine.has_work
         engine.step()
     assert [each.num_preemptions for each in (low, old, new)] == [1, 0, 0]
     while engine.scheduler.num_preemptions < 2:
+        assert engine.has_work
         engine.step()
     assert old.num_preemptions == 0
     run(engine)
@@ -118,7 +120,7 @@ def test_the_latest_of_the_lowest_priority_is_preempted() -> None:
 
 @pytest.mark.parametrize("length", [31, 32, 33, 47, 48, 49])
 def test_a_preempted_answer_is_whole(length: int) -> None:
-    engine = make(num_blocks=2 * -(-length // 16) + 1)
+    engine = make(num_blocks=2 * -(-length // 16) + 2)
     requests = [add(engine, name, [ord(name)] * length, max_tokens=35) for name in "ab"]
     run(engine)
     for request in requests:
