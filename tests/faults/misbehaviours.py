@@ -214,6 +214,14 @@ async def utf8_split(wire: Wire) -> None:
     await wire.end()
 
 
+@behaviour("length")  # well-formed, but cut by max_tokens
+async def length(wire: Wire) -> None:
+    await wire.start_events()
+    for event in (ROLE, TOKEN, chunk({}, "length")):
+        await wire.event(event)
+    await wire.end()
+
+
 @behaviour("no-done")
 async def no_done(wire: Wire) -> None:
     await wire.start_events()
