@@ -28,8 +28,8 @@ class EngineBackend:
 
     async def send(self, outbound: Outbound) -> Reply:
         """A stream's reply is returned with its first token. Raises ApiError, UpstreamFailure."""
-        answer = _Answer(self._client, outbound)
         requests = await generation_requests(self._client, outbound)
+        answer = _Answer(self._client, outbound)
         sequences = Sequences([self._client.generate(request) for request in requests])
         try:
             first = await _next(sequences, outbound.inference)
@@ -77,7 +77,7 @@ class _Answer:
         self._id = ("chatcmpl-" if self._is_chat else "cmpl-") + outbound.request_id
         self._created = int(time.time())
         self._model = outbound.upstream_model
-        self._echoed = [prompt_text(client, prompt) for prompt in inference.prompts] if inference.echo else []
+        self._client = client
         self._last: dict[int, Delta] = {}  # of each choice
         self._texts: list[list[str]] = [[] for _ in range(inference.num_choices)]
 
@@ -121,7 +121,9 @@ class _Answer:
         return payloads
 
     def _echo(self, index: int) -> str:
-        return self._echoed[index // self._inference.n] if self._echoed else ""
+        """The prompt, if it is wanted back. Asked for only once the engine has accepted it: its tokens exist."""
+        inference = self._inference
+        return prompt_text(self._client, inference.prompts[index // inference.n]) if inference.echo else ""
 
     def _usage(self) -> Usage:
         """A prompt counts once, however many choices it has."""

@@ -16,6 +16,8 @@ LONG_PROMPT_CHARACTERS = 8_192  # above it, tokenising is done in a thread: it w
 MAX_BYTES_PER_TOKEN = 128  # no token of any common vocabulary is longer
 DEFAULT_COMPLETION_TOKENS = 16  # OpenAI's default of /v1/completions
 
+MAX_CHOICES = 1_024
+
 _UNSUPPORTED_CAPABILITIES = {  # capability -> the parameter that asked for it
     "tools": "tools",
     "images": "messages",
@@ -61,6 +63,9 @@ def check_supported(inference: Inference) -> None:
             raise _unsupported(f"'{name}'", name)
     if (_field(inference, "best_of") or 1) > inference.n:
         raise _unsupported("'best_of' above 'n'", "best_of")
+    if inference.num_choices > MAX_CHOICES:
+        message = f"The bundled engine gives at most {MAX_CHOICES} answers to one request, not {inference.num_choices}."
+        raise InvalidRequestError(message, param="n" if inference.n > 1 else "prompt")
 
 
 def translate(error: InvalidRequest, inference: Inference) -> InvalidRequestError:

@@ -14,7 +14,8 @@ from gateway.wire.usage import Usage, read_usage
 
 # Inside a JSON string every quote is escaped, so none of these can come from an answer's text.
 _FINISH = re.compile(rb'"finish_reason"[ \t\n\r]*:[ \t\n\r]*"')
-_NULL_USAGE_AT_THE_END = b',"usage":null}'
+_NULL_USAGE = b',"usage":null'
+_FLAT_TAIL = re.compile(rb'(?:,"[^"\\]*":(?:"[^"\\]*"|null|true|false|[0-9]+))*\}\Z')
 
 
 class _Choice(msgspec.Struct):
@@ -78,10 +79,12 @@ class StreamReader:
         if self._payloads is not None:
             self._payloads.append(payload)
         has_usage = b'"usage"' in payload
-        if has_usage and not self._client_wants_usage and payload.endswith(_NULL_USAGE_AT_THE_END):
-            # The last member of the outermost object, since only that object's brace follows it.
-            payload = payload[: -len(_NULL_USAGE_AT_THE_END)] + b"}"
-            has_usage = b'"usage"' in payload
+        if has_usage and not self._client_wants_usage:
+            start = payload.rfind(_NULL_USAGE)
+            # A member of the outermost object, since only plain members and that object's brace follow it.
+            if start > 0 and _FLAT_TAIL.match(payload, end := start + len(_NULL_USAGE)):
+                payload = payload[:start] + payload[end:]
+                has_usage = b'"usage"' in payload
         if has_usage or b'"error"' in payload or _FINISH.search(payload):
             return self._study(payload, has_usage)
         self.num_deltas += 1

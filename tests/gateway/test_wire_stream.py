@@ -47,6 +47,21 @@ def test_a_client_that_did_not_ask_sees_no_usage() -> None:
     assert reader.finish_reasons == {0: "stop"}
 
 
+@pytest.mark.parametrize(
+    ("rest", "kept"),
+    [
+        (',"usage":null,"obfuscation":"aB3","x":5', ',"obfuscation":"aB3","x":5'),
+        (',"usage":null,"x":{"usage":null}', ',"x":{"usage":null}'),
+        (',"usage":null,"x":[1,{"usage":null,"y":1}]', ',"x":[1,{"usage":null,"y":1}]'),
+        (',"x":{"a":1,"usage":null}', ',"x":{"a":1,"usage":null}'),
+        (',"x":{"a":1,"usage":null,"b":2}', ',"x":{"a":1,"usage":null,"b":2}'),
+        (',"usage":null,"x":"\\"usage"', ',"x":"\\"usage"'),
+    ],
+)
+def test_only_the_chunks_own_usage_is_taken_out(rest: str, kept: str) -> None:
+    assert StreamReader(client_wants_usage=False).feed(chunk(rest=rest)) == chunk(rest=kept)
+
+
 def test_a_usage_member_in_front_is_taken_out_too() -> None:
     payload = b'{"usage":null,"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":null}]}'
     assert StreamReader(client_wants_usage=False).feed(payload) == payload.replace(b'"usage":null,', b"")
