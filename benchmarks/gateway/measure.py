@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gateway.processes import HERE, memory_mib, pinned
+from benchmarks.gateway.processes import HERE, cpu_seconds, memory_mib, pinned
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,7 @@ class Series:
     rps: list[float] = field(default_factory=list)
     p50_ms: list[float] = field(default_factory=list)
     p99_ms: list[float] = field(default_factory=list)
+    cpu_us: list[float] = field(default_factory=list)  # of the gateway, for one request
     num_errors: int = 0
     rss_mib: float = 0.0
 
@@ -64,7 +65,12 @@ def run_rounds(
                 if case not in (*CASES, *contestant.extra):
                     continue
                 series = results.setdefault((contestant.name, case.label), Series())
-                _record(series, _load(contestant, case, loadgen, seconds, warmup, core), contestant)
+                before = cpu_seconds(contestant.pid) if contestant.pid else 0.0
+                _record(series, _load(contestant, case, loadgen, seconds, warmup, core))
+                if contestant.pid:
+                    used = cpu_seconds(contestant.pid) - before
+                    series.cpu_us.append(1e6 * used / max(1.0, series.rps[-1] * (seconds + warmup)))
+                    series.rss_mib = memory_mib(contestant.pid)
                 print(f"round {number + 1}  {case.label:14} {contestant.name:20} {series.rps[-1]:9.0f}/s", flush=True)
     return results
 
@@ -84,13 +90,11 @@ def _load(
     return result
 
 
-def _record(series: Series, result: dict[str, Any], contestant: Contestant) -> None:
+def _record(series: Series, result: dict[str, Any]) -> None:
     series.rps.append(result["rps"])
     series.p50_ms.append(result["lat_ms"]["p50"])
     series.p99_ms.append(result["lat_ms"]["p99"])
     series.num_errors += result["bad_status"] + result["truncated"] + result["net_errors"]
-    if contestant.pid is not None:
-        series.rss_mib = memory_mib(contestant.pid)
 
 
 def table(results: Results, base: str) -> str:
@@ -102,14 +106,15 @@ def table(results: Results, base: str) -> str:
             continue
         lines += [
             f"\n### {case.label}\n",
-            f"| | requests/s | of {base} | p50 ms | added p50 ms | p99 ms | RSS MiB | errors |",
-            "|---|--:|--:|--:|--:|--:|--:|--:|",
+            f"| | requests/s | of {base} | CPU us/request | p50 ms | added p50 ms | p99 ms | RSS MiB | errors |",
+            "|---|--:|--:|--:|--:|--:|--:|--:|--:|",
         ]
         for name in names:
             series = results[name, case.label]
             floor, direct = results.get((base, case.label)), results.get(("direct", case.label))
+            cpu = f"{statistics.median(series.cpu_us):.0f}" if series.cpu_us else "-"
             lines.append(
-                f"| {name} | {statistics.median(series.rps):,.0f} | {_ratio(series, floor)} "
+                f"| {name} | {statistics.median(series.rps):,.0f} | {_ratio(series, floor)} | {cpu} "
                 f"| {statistics.median(series.p50_ms):.3f} | {_added(series, direct)} "
                 f"| {statistics.median(series.p99_ms):.2f} | {series.rss_mib:.0f} | {series.num_errors} |"
             )

@@ -15,6 +15,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 START_S = 120.0
 PAGE = os.sysconf("SC_PAGE_SIZE")
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 def build(folder: Path) -> None:
@@ -91,6 +92,16 @@ def memory_mib(pid: int) -> float:
         with contextlib.suppress(OSError):
             pages += int(Path(f"/proc/{member}/statm").read_text().split()[1])
     return pages * PAGE / 2**20
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time that a process and its descendants have used so far."""
+    ticks = 0
+    for member in _family(pid):
+        with contextlib.suppress(OSError):
+            fields = Path(f"/proc/{member}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+    return ticks / TICKS_PER_S
 
 
 def _family(pid: int) -> list[int]:

@@ -31,14 +31,6 @@ output_usd_per_mtok = 2.0
 name = "embed/*"
 provider = "upstream"
 kind = "embedding"
-
-[[model]]
-name = "plain"
-provider = "upstream"
-upstream_name = "ok"
-
-[tier.only]
-models = ["plain"]
 """
 
 
