@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import statistics
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -381,9 +382,9 @@ async def test_a_long_prompt_does_not_hold_up_the_others(backend: EngineBackend)
             await task
         return max(gaps), last - began
 
-    # The best of a few: on a busy machine any one gap may be somebody else's fault.
-    ratios = [gap / whole for gap, whole in [await longest_gap_and_whole() for _ in range(4)]]
-    assert min(ratios) < 0.6
+    # The median of a few: on a busy machine any one gap may be somebody else's fault.
+    ratios = [gap / whole for gap, whole in [await longest_gap_and_whole() for _ in range(5)]]
+    assert statistics.median(ratios) < 0.6  # 0.95 if the GIL is held, about 0.2 if not
 
 
 @contextlib.asynccontextmanager
