@@ -35,7 +35,7 @@ def run(config_path: Path, host: str, port: int, grace_s: float, on_ready: Calla
     from gateway.app import create_app
 
     app = create_app(config_path)
-    main = _serve(app, host, port, grace_s, on_ready)
+    main = serve(app, host, port, grace_s, on_ready)
     try:
         import uvloop
     except ImportError:  # not made for Windows
@@ -44,38 +44,55 @@ def run(config_path: Path, host: str, port: int, grace_s: float, on_ready: Calla
         uvloop.run(main)
 
 
-async def _serve(app: Litestar, host: str, port: int, grace_s: float, on_ready: Callable[[], None]) -> None:
+async def serve(app: Litestar, host: str, port: int, grace_s: float, on_ready: Callable[[], None]) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    async with app.lifespan():
-        server = Server(
-            app,
-            address=host,
-            port=port,
-            interface=Interfaces.ASGINL,  # the lifespan is ours, so that a failed start reaches the caller
-            http=HTTPModes.http1,
-            websockets=False,
-            backlog=_BACKLOG,
-            backpressure=_MAX_REQUESTS,
-            log_enabled=False,
-        )
-        serving = asyncio.create_task(server.serve(), name="server")
-        stopped = asyncio.create_task(stop.wait(), name="stop-signal")
-        await asyncio.sleep(0)  # lets the server bind
-        on_ready()
-        await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
-        stopped.cancel()
-        if not serving.done():
-            log.info("stopping: no new connections; running answers may take %g s to finish", grace_s)
-            server.stop()  # type: ignore[no-untyped-call]
-            await asyncio.wait({serving}, timeout=grace_s)
-        if not serving.done():
-            log.warning("some answers did not finish within %g s and are cut off", grace_s)
+    try:
+        async with app.lifespan():
+            serving = await _serve_until(stop, app, host, port, grace_s, on_ready)
+    except BaseExceptionGroup as group:  # the framework runs its lifespan in a task group, even for one error
+        raise _alone(group) from None
     if not serving.done():
         await asyncio.wait({serving}, timeout=_LAST_WORDS_S)
     if serving.done():
         serving.result()
     else:
         serving.cancel()
+
+
+async def _serve_until(
+    stop: asyncio.Event, app: Litestar, host: str, port: int, grace_s: float, on_ready: Callable[[], None]
+) -> "asyncio.Task[None]":
+    """Returns the server's task, which is not done where answers outlived the grace."""
+    server = Server(
+        app,
+        address=host,
+        port=port,
+        interface=Interfaces.ASGINL,  # the lifespan is ours, so that a failed start reaches the caller
+        http=HTTPModes.http1,
+        websockets=False,
+        backlog=_BACKLOG,
+        backpressure=_MAX_REQUESTS,
+        log_enabled=False,
+    )
+    serving = asyncio.create_task(server.serve(), name="server")
+    stopped = asyncio.create_task(stop.wait(), name="stop-signal")
+    await asyncio.sleep(0)  # lets the server bind
+    on_ready()
+    await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    if not serving.done():
+        log.info("stopping: no new connections; running answers may take %g s to finish", grace_s)
+        server.stop()  # type: ignore[no-untyped-call]
+        await asyncio.wait({serving}, timeout=grace_s)
+    if not serving.done():
+        log.warning("some answers did not finish within %g s and are cut off", grace_s)
+    return serving
+
+
+def _alone(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,97 @@
+"""One JSON line a request, readable text for the rest, and no secret in either."""
+
+import io
+import json
+import logging
+import os
+import sys
+
+import msgspec
+import pytest
+
+from gateway.ledger.records import RequestRecord
+from gateway.telemetry.log import MaskingFormatter, RequestLine, configure_logging, log_request, mask
+from gateway.wire.usage import Usage
+
+RECORD = RequestRecord(
+    id="0a1b", tenant_id="t", key_id="k", endpoint="chat.completions", requested_model="auto", model="m", tier="small",
+    started_at=1_796_000_000.0, cache="hit-semantic", similarity=0.98765, usage=Usage(prompt_tokens=3),
+    saved_by_cache_nanousd=1_234, user="a person's name", latency_ms=1.23456,
+)  # fmt: skip
+
+
+@pytest.fixture
+def quiet_root():
+    """The root logger as it was."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield root
+    root.handlers[:], root.level = handlers, level
+
+
+def test_a_request_is_one_line_of_json(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    log_request(RECORD)
+    out = capsysbinary.readouterr().out
+    assert out.count(b"\n") == 1
+    line = json.loads(out)
+    assert line["time"] == "2026-11-30T00:53:20.000+00:00"
+    assert (line["request_id"], line["cache"], line["similarity"]) == ("0a1b", "hit-semantic", 0.9877)
+    assert (line["cost_usd"], line["saved_usd"], line["latency_ms"]) == ("0.0", "0.000001234", 1.235)
+
+
+def test_the_line_holds_nothing_personal(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    log_request(RECORD)
+    assert b"a person's name" not in capsysbinary.readouterr().out
+    assert not {"user", "text", "question"} & set(RequestLine.__struct_fields__)
+
+
+def test_a_newline_in_a_name_does_not_make_a_second_line(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    log_request(msgspec.structs.replace(RECORD, requested_model='x"\n{"event":"forged"}'))
+    assert capsysbinary.readouterr().out.count(b"\n") == 1
+
+
+def test_a_reader_that_went_away_does_not_cost_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    with open(write_end, "w") as stdout:  # noqa: PTH123  # a descriptor, not a path
+        monkeypatch.setattr(sys, "stdout", stdout)
+        log_request(RECORD)
+        monkeypatch.undo()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), write_end)  # so that closing it can flush
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("key sk-th-gyIbcRRi0npIHIe9ZR7perlY refused", "key sk-th-g*** refused"),
+        ("sk-proj-abcdefghijklmnop", "sk-proj***"),
+        ("Authorization: Bearer eyJhbGciOi.J9", "Authorization: Bearer ***"),
+        ("postgresql+asyncpg://me:s3cr3t@db/books", "postgresql+asyncpg://me:***@db/books"),
+        ("redis://:s3cr3t@cache:6379/0", "redis://:***@cache:6379/0"),
+        ("http://127.0.0.1:8400/v1 task-list", "http://127.0.0.1:8400/v1 task-list"),
+    ],
+)
+def test_secrets_are_masked(text: str, masked: str) -> None:
+    assert mask(text) == masked
+
+
+def test_a_traceback_is_masked_too() -> None:
+    try:
+        raise ValueError("bad key sk-th-gyIbcRRi0npIHIe9ZR7perlY")
+    except ValueError:
+        record = logging.LogRecord("tollhouse.x", logging.ERROR, "", 0, "failed", None, sys.exc_info())
+    text = MaskingFormatter().format(record)
+    assert "ValueError: bad key sk-th-g***" in text
+    assert "gyIbcRRi" not in text
+
+
+def test_libraries_do_not_narrate(quiet_root: logging.Logger, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    configure_logging()
+    logging.getLogger("httpx").info("HTTP Request: POST https://api.openai.com")
+    logging.getLogger("tollhouse.build").info("models loaded")
+    assert len(quiet_root.handlers) == 1
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 1
+    assert lines[0].endswith("INFO tollhouse.build: models loaded")
