@@ -128,10 +128,12 @@ class SemanticCache:
             return "exact-only"
         if not question.text:
             return "no-text"
+        if self._embedder is None:
+            return "no-embedder"
+        if not self._embedder.embedder.fits(question.text):  # first: it bounds the work of all that follow
+            return "long-text"
         if len(Text(question.text).content) < self._options.min_content_words:
             return "short-text"
-        if self._embedder is not None and not self._embedder.embedder.fits(question.text):
-            return "long-text"
         return None
 
     async def _exact(self, question: Question) -> Lookup | None:

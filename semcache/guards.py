@@ -309,4 +309,5 @@ def _is_typo(one: str, other: str) -> bool:
         differing = [at for at in range(len(one)) if one[at] != other[at]]
         return len(differing) == 2 and differing[1] == differing[0] + 1 and sorted(one) == sorted(other)
     longer, shorter = (one, other) if len(one) > len(other) else (other, one)
-    return any(longer[:at] + longer[at + 1 :] == shorter for at in range(len(longer)))
+    at = next((at for at, letter in enumerate(shorter) if longer[at] != letter), len(shorter))
+    return longer[at + 1 :] == shorter[at:]

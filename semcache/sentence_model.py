@@ -56,6 +56,10 @@ class SentenceModel:
         self.dtype = "bfloat16" if dtype == "bfloat16" or (dtype == "auto" and native) else "float32"
         if self.dtype == "bfloat16":
             self._model[0].to(torch.bfloat16)
+            if device == "cpu":
+                from semcache.packed_linear import pack_linears
+
+                pack_linears(self._model[0])
 
     def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """(n,) texts -> (n, d) float32, each row of length 1, in one run of the model."""

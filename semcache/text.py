@@ -9,10 +9,10 @@ from semcache.lexicon import FUNCTION_WORDS, IRREGULAR, NUMBER_WORDS
 CODE = re.compile(
     r"""
       `[^`\n]+`                                 # `quoted`
-    | https?://[^\s)>\]]+ | [\w.+-]+@[\w-]+\.[\w.]+ # address
+    | https?://[^\s)>\]]+ | (?<![\w.+-])[\w.+-]++@[\w-]+\.[\w.]+ # address
     | (?<![\w-])--?[A-Za-z][\w-]*               # --flag, -f
-    | \b\w+(?:(?:\.|::|->|/)\w+)*\(             # call(
-    | \b[A-Za-z]\w*(?:(?:\.|::|->|/|\\)[A-Za-z_]\w*)+ # dotted.name, a/path, Cls::method
+    | (?<![\w./:>-])\w++(?:(?:\.|::|->|/)\w++)*+\( # call(
+    | (?<![\w./:\\>-])[./~\\]*+[A-Za-z]\w*+(?:(?:\.|::|->|/|\\)[A-Za-z_]\w*+)++ # dotted.name, a/path, Cls::method
     | \b\w*[a-z0-9]_\w+ | (?<!\w)_\w+           # snake_case
     | \b[a-z]+[A-Z]\w* | \b[A-Z][a-z]+[A-Z]\w*  # camelCase, PascalCase
     | \b(?=\w*\d)(?=\w*[A-Za-z])\w+(?:-\w+)*    # mixed: ab12, 16GB, GPT-4o

@@ -21,7 +21,7 @@ class CacheOptions(msgspec.Struct, frozen=True, kw_only=True):
     num_candidates: int = 8
     max_answer_kb: int = 1024  # a larger answer is not stored
     min_content_words: int = 2  # a text with fewer is answered by the exact tier only
-    embed_timeout_s: float = 0.25  # an embedder slower than this costs the request its semantic tier, nothing else
+    embed_timeout_s: float = 0.5  # an embedder slower than this costs the request its semantic tier, nothing else
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):

@@ -67,6 +67,6 @@ def cache_of(embedder: Embedder) -> Callable[..., SemanticCache]:
     """A cache with these options over the real embedder."""
 
     def make(**options: object) -> SemanticCache:
-        return SemanticCache(CacheOptions(**options), embedder)  # type: ignore[arg-type]
+        return SemanticCache(CacheOptions(embed_timeout_s=60.0, **options), embedder)  # type: ignore[arg-type]
 
     return make

@@ -158,7 +158,7 @@ class Opinion:
 async def test_a_verifier_must_say_yes(
     embedder: Embedder, ask: Ask, remember: Remember, says: object, reason: str
 ) -> None:
-    cache = SemanticCache(CacheOptions(similarity_threshold=0.85), embedder, verifier=Opinion(says))
+    cache = SemanticCache(CacheOptions(embed_timeout_s=60, similarity_threshold=0.85), embedder, verifier=Opinion(says))
     await remember(cache, ask("How do I reset my password?"))
     assert (await cache.lookup(ask("How can I reset my password?"))).reason == reason
 
@@ -245,7 +245,9 @@ def test_an_option_that_cannot_be_meant_is_refused(option: str) -> None:
 
 async def test_an_answer_expires(embedder: Embedder, ask: Ask, remember: Remember) -> None:
     now = 1_000_000.0
-    cache = SemanticCache(CacheOptions(ttl_s=60, similarity_threshold=0.85), embedder, clock=lambda: now)
+    cache = SemanticCache(
+        CacheOptions(embed_timeout_s=60, ttl_s=60, similarity_threshold=0.85), embedder, clock=lambda: now
+    )
     await remember(cache, ask("How do I reset my password?"), created_at=now)
     now += 59
     assert (await cache.lookup(ask("How do I reset my password?"))).outcome == "hit-exact"

@@ -84,7 +84,20 @@ def test_a_text_is_always_the_same_as_itself(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", " ", "?!", "日本の首都はどこですか", "a" * 10_000, "'" * 50, "`", "-5", "İ ß ﬁ \ud83d\ude00"]
+    "text",
+    [
+        "",
+        " ",
+        "?!",
+        "日本の首都はどこですか",
+        "a" * 10_000,
+        "a." * 8_000,
+        "1," * 8_000,
+        "'" * 50,
+        "`",
+        "-5",
+        "İ ß ﬁ \ud83d\ude00",
+    ],
 )
 def test_no_text_breaks_a_guard(text: str) -> None:
     for other in ("", "What is the capital of France?", text + "x"):
