@@ -10,112 +10,12 @@ from typing import cast
 import httptools
 import httpx
 
+from gateway.upstream.exchange import Exchange
+
 HIGH_WATER = 256 * 1024  # bytes waiting for a slow reader before the socket is no longer read
-LOW_WATER = 64 * 1024
 LINGER_BYTES = 64 * 1024  # what an answer may still send after its reader has enough, for the connection to be kept
 LINGER_S = 1.0
 MAX_HEAD_BYTES = 64 * 1024
-
-
-class Exchange:
-    """One request and its answer. The connection feeds it; `head` and `read` wait for what has come."""
-
-    __slots__ = (
-        "_buffered",
-        "_chunks",
-        "_connection",
-        "_waiter",
-        "complete",
-        "error",
-        "head_done",
-        "headers",
-        "reused",
-        "started",
-        "status",
-    )
-
-    def __init__(self, connection: "Connection", reused: bool) -> None:
-        self.status = 0
-        self.headers: list[tuple[bytes, bytes]] = []  # names in lower case
-        self.head_done = False
-        self.complete = False
-        self.error: httpx.TransportError | None = None
-        self.started = False  # a byte of the answer has come
-        self.reused = reused  # the connection had served before: it may have been dead already
-        self._connection: Connection | None = connection
-        self._chunks: list[bytes] = []
-        self._buffered = 0
-        self._waiter: asyncio.Future[None] | None = None
-
-    async def head(self) -> None:
-        """Returns once status and headers are here."""
-        while not self.head_done:
-            if self.error is not None:
-                raise self.error
-            await self._wait()
-
-    @property
-    def ready(self) -> bool:
-        """`take` has something to say: bytes, or that there are no more."""
-        return bool(self._chunks) or self.complete
-
-    def take(self) -> bytes:
-        """All body bytes that are here, without waiting."""
-        chunks, self._chunks, self._buffered = self._chunks, [], 0
-        if self._connection is not None:
-            self._connection.resume()
-        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
-
-    async def read(self) -> bytes:
-        """All body bytes that are here, at least one; b"" at the end of the body."""
-        while not self.ready:
-            if self.error is not None:
-                raise self.error
-            await self._wait()
-        return self.take()
-
-    def abort(self) -> None:
-        """Drops the answer, and the connection with it unless the answer is complete."""
-        if self._connection is not None:
-            self._connection.abort()
-
-    def linger(self) -> None:
-        """The reader has all it wants: a short rest is read and dropped, so that the connection can be used again."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.linger()
-
-    async def _wait(self) -> None:
-        self._waiter = asyncio.get_running_loop().create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
-
-    def wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-    # What the connection calls.
-
-    def feed(self, chunk: bytes) -> int:
-        """Takes a piece of the body; returns how many bytes wait. `wake` follows, once for many pieces."""
-        self._chunks.append(chunk)
-        self._buffered += len(chunk)
-        return self._buffered
-
-    def head_arrived(self) -> None:
-        self.head_done = True
-
-    def finish(self) -> None:
-        self.complete = True
-        self._connection = None
-        self.wake()
-
-    def fail(self, error: httpx.TransportError) -> None:
-        self.error = error
-        self._connection = None
-        self.wake()
 
 
 class Connection(asyncio.Protocol):

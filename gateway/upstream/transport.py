@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import httpx
 
-from gateway.upstream.connection import Exchange
+from gateway.upstream.exchange import Exchange
 from gateway.upstream.pool import Pool
 
 DEFAULT_PORTS = {"http": 80, "https": 443}

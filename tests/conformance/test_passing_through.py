@@ -6,6 +6,7 @@ The upstream is a script on a bare socket, the client is a bare socket too, so e
 import gzip
 import itertools
 import json
+import statistics
 import struct
 import time
 from base64 import b64decode
@@ -130,7 +131,8 @@ def test_tokens_are_passed_on_as_they_come(road: Road) -> None:
     times = [seconds for seconds, piece in answer.arrivals if b'"content"' in piece]
     gaps = [after - before for before, after in itertools.pairwise(times)]
     assert len(times) == 8
-    assert max(gaps) < 0.25
+    assert statistics.median(gaps) < 0.2
+    assert times[0] < times[-1] - 0.5
 
 
 # Requests
@@ -225,7 +227,7 @@ def test_a_late_first_token_is_504(road: Road, behaviour: str) -> None:
     started = time.monotonic()
     answer = road.chat(behaviour, stream=True)
     assert answer.status == 504
-    assert time.monotonic() - started < 4
+    assert time.monotonic() - started < 6
     request = road.sent(behaviour)
     assert road.upstream.wait_until(lambda: request.hung_up_after_s is not None, 1)
 

@@ -119,7 +119,7 @@ async def late_terminator(wire: Wire) -> None:
     await wire.start_events()
     await wire.event(TOKEN)
     await wire.event(STOP)
-    await wire.event("[DONE]", 0.3)
+    await wire.event("[DONE]", 0.6)
     await wire.raw(b"0\r\n\r\n")
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import json
+import statistics
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -162,7 +163,7 @@ async def test_pieces_come_as_they_are_sent(backend: HttpBackend) -> None:
     times = [time.perf_counter() async for payloads in reply.events if b'"content"' in payloads[0]]
     gaps = [after - before for before, after in itertools.pairwise(times)]
     assert len(times) == 8
-    assert 0.05 < min(gaps) <= max(gaps) < 0.25
+    assert 0.05 < statistics.median(gaps) < 0.2
     await reply.aclose()
 
 
@@ -172,8 +173,8 @@ async def test_the_end_is_told_at_done_and_the_connection_kept(
 ) -> None:
     started = time.perf_counter()
     await events_of(await backend.send(outbound("late-terminator", stream=True)))
-    assert time.perf_counter() - started < 0.25
-    await asyncio.sleep(0.5)
+    assert time.perf_counter() - started < 0.5
+    await asyncio.sleep(0.8)
     await backend.send(outbound("ok"))
     assert upstream.num_connections == 1
 
@@ -265,7 +266,7 @@ async def test_the_first_token_has_its_limit(
 ) -> None:
     phase, seconds = await timed_out(backend, behaviour, stream=True)
     assert phase == "first_token"
-    assert 0.35 < seconds < 0.8
+    assert 0.35 < seconds < 1.5
     assert await asyncio.to_thread(
         upstream.wait_until, lambda: upstream.of(behaviour)[0].hung_up_after_s is not None, 1.0
     )
@@ -275,7 +276,7 @@ async def test_the_first_token_has_its_limit(
 async def test_pauses_between_tokens_have_their_own_limit(backend: HttpBackend) -> None:
     phase, seconds = await timed_out(backend, "stall", stream=True)
     assert phase == "idle"
-    assert 0.3 < seconds < 0.8
+    assert 0.3 < seconds < 1.5
     phase, _ = await timed_out(backend, "half-body-silence", stream=False)
     assert phase == "idle"
 

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.upstream import transport as transport_module
-from gateway.upstream.connection import HIGH_WATER, Connection, Exchange
+from gateway.upstream.connection import HIGH_WATER, Connection
+from gateway.upstream.exchange import Exchange
 from gateway.upstream.transport import Transport, proxy_for, transport_for
 from tests.faults.misbehaving import MisbehavingUpstream, Wire, misbehaving_upstream  # noqa: F401
 from tests.faults.misbehaviours import SCRIPTS, completion
