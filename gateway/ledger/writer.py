@@ -19,7 +19,7 @@ from gateway.store.entries import insert_entries
 from gateway.store.errors import RowRefused, StoreError
 
 log = logging.getLogger("tollhouse.ledger")
-_BATCH = 500
+BATCH = 100  # rows are prepared on the event loop: more at once would hold up streams for milliseconds
 _LINGER_S = 0.1
 _BACKOFF_S = (0.1, 5.0)
 
@@ -110,7 +110,7 @@ class Writer:
 
     async def _write_queue(self) -> None:
         while self._queue:
-            batch = [self._queue[index] for index in range(min(_BATCH, len(self._queue)))]
+            batch = [self._queue[index] for index in range(min(BATCH, len(self._queue)))]
             await self._insert([record for record, _ in batch])
             for _, hold in batch:  # leaves the queue only now: a cancelled drain loses nothing
                 self._queue.popleft()
@@ -120,8 +120,8 @@ class Writer:
         while (segment := self._journal.next_unread()) is not None:
             assert segment.unread_from is not None
             records, read_to = await asyncio.to_thread(read_settled, segment.path, segment.unread_from)
-            for start in range(0, len(records), _BATCH):
-                await self._insert(records[start : start + _BATCH])
+            for start in range(0, len(records), BATCH):
+                await self._insert(records[start : start + BATCH])
             self._journal.was_read(segment, read_to)
         self._overflowed = False
 
@@ -131,8 +131,8 @@ class Writer:
             try:
                 batches = orphan.batches(self._price)
                 while (batch := await asyncio.to_thread(next, batches, None)) is not None:
-                    for start in range(0, len(batch), _BATCH):
-                        await self._insert(batch[start : start + _BATCH])
+                    for start in range(0, len(batch), BATCH):
+                        await self._insert(batch[start : start + BATCH])
                 done = True
             finally:
                 orphan.close(delete=done)

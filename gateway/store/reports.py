@@ -10,6 +10,7 @@ from gateway.store.database import Database
 from gateway.store.tables import requests, tenants
 
 By = Literal["day", "model", "tier"]
+_SUMMED = ("_tokens", "_nanousd")
 _HITS = ("hit-exact", "hit-semantic")
 
 
@@ -52,7 +53,7 @@ async def sum_costs(
             *(
                 func.sum(requests.c[column]).label(column)
                 for column in CostRow.__struct_fields__
-                if column.endswith(("_tokens", "_nanousd"))
+                if column.endswith(_SUMMED)
             ),
         )
         .select_from(requests.outerjoin(tenants, tenants.c.id == requests.c.tenant_id))
@@ -83,5 +84,6 @@ def _count(condition: ColumnElement[bool]) -> ColumnElement[int]:
 
 
 def _row(row: Any) -> CostRow:
-    values = {name: int(row[name]) for name in CostRow.__struct_fields__ if name in row and not name.startswith("tenant")}
+    sums = [name for name in CostRow.__struct_fields__ if name.startswith("num_") or name.endswith(_SUMMED)]
+    values = {name: int(row[name]) for name in sums}
     return CostRow(tenant_id=row["tenant_id"], tenant_name=row["tenant_name"], group=str(row["label"]), **values)

@@ -35,7 +35,8 @@ def test_shorthand_gets_its_driver_and_no_repr_shows_the_password(url: str) -> N
 
 def test_a_missing_driver_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     found = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "asyncpg" else found(name, *rest))
+    without = lambda name, *rest: None if name == "asyncpg" else found(name, *rest)  # noqa: E731
+    monkeypatch.setattr(importlib.util, "find_spec", without)
     with pytest.raises(StoreConfigError, match=r"pip install 'tollhouse\[postgres\]'"):
         Database("postgresql://h/d")
 
@@ -73,10 +74,14 @@ async def test_a_failed_transaction_changes_nothing(database_url: str) -> None:
     database = Database(database_url)
     await database.open()
     row = text("INSERT INTO versions (topic, version) VALUES (:topic, 1)")
-    with pytest.raises(RowRefused):
+
+    async def insert_two() -> None:
         async with database.write() as connection:
             await connection.execute(row, {"topic": "new"})
             await connection.execute(row, {"topic": "tenants"})
+
+    with pytest.raises(RowRefused):
+        await insert_two()
     async with database.read() as connection:
         assert await connection.scalar(text("SELECT COUNT(*) FROM versions WHERE topic = 'new'")) == 0
     await database.aclose()
