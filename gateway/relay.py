@@ -73,7 +73,10 @@ class Relay:
             batch = await anext(events, None)
 
     async def _keep(self, record: RequestRecord) -> None:
-        if self._reader.payloads and (body := assemble(self._reader.payloads)) is not None:
+        if not self._reader.payloads:
+            return
+        body = assemble(self._reader.payloads, num_choices=self._passage.inference.num_choices)
+        if body is not None:
             await keep(self._passage, self._house, body, record)
 
     def _broken(self, error: Exception) -> bytes:
