@@ -64,6 +64,9 @@ class Runner:
         batch = TokenBatch(
             [SequenceRows(s.start, s.num_tokens, s.request.block_ids) for s in plan.sequences], self._operations.device
         )
+        # The kernels check no index: what lies outside would be written all the same.
+        assert batch.largest_block < self.num_blocks
+        assert batch.largest_position < self._context_length
         token_ids = [t for s in plan.sequences for t in s.request.token_ids[s.start : s.start + s.num_tokens]]
         last_rows = [
             int(first) + s.num_tokens - 1 for s, first in zip(plan.sequences, batch.first_row, strict=True) if s.samples

@@ -52,6 +52,8 @@ class TokenBatch:
         positions = starts[owner] + np.arange(self.num_rows) - first_row[owner]
         slots = tables[owner, positions // BLOCK_SIZE].astype(np.int64) * BLOCK_SIZE + positions % BLOCK_SIZE
         self.first_row = first_row
+        self.largest_block = int(tables.max())
+        self.largest_position = int(positions.max())
         self.positions = self._tensor(positions.astype(np.int32))
         self.sequences = self._tensor(owner.astype(np.int32))
         self.slots = self._tensor(slots)

@@ -1,0 +1,31 @@
+"""Hand-made requests and plans, to drive a Runner without a scheduler."""
+
+from engine.plan import PlannedSequence, StepPlan
+from engine.request import Request
+from engine.runner import Runner
+from engine.types import GenerationRequest, SamplingParams
+
+
+def make_request(prompt: list[int], blocks: range | list[int], **sampling: object) -> Request:
+    params = GenerationRequest(
+        request_id="r", prompt_token_ids=prompt, sampling=SamplingParams(**{"temperature": 0.0, **sampling})
+    )
+    return Request(params=params, token_ids=list(prompt), num_prompt=len(prompt), block_ids=list(blocks))
+
+
+def whole(request: Request, start: int = 0) -> PlannedSequence:
+    return PlannedSequence(request, start, len(request.token_ids) - start, samples=True)
+
+
+def last(request: Request) -> PlannedSequence:
+    return whole(request, len(request.token_ids) - 1)
+
+
+def greedy(runner: Runner, prompt: list[int], count: int) -> list[int]:
+    request = make_request(prompt, range((len(prompt) + count) // runner.block_size + 1))
+    start = 0
+    for _ in range(count):
+        (token,) = runner.run(StepPlan([whole(request, start)]))
+        start = len(request.token_ids)
+        request.token_ids.append(token)
+    return request.token_ids[len(prompt) :]

@@ -1,0 +1,57 @@
+"""Templates render as their model expects, in a sandbox, and refuse politely."""
+
+from pathlib import Path
+
+import pytest
+
+from engine.chat_template import ChatTemplate
+from engine.errors import ModelLoadError, TemplateError
+from engine.loader.gguf_file import GGUFFile
+
+HELLO = [{"role": "user", "content": "Hello"}]
+
+
+def test_the_templates_of_the_model_file(smollm2_path: Path) -> None:
+    template = ChatTemplate(GGUFFile(smollm2_path).metadata["tokenizer.chat_template"], "<|im_start|>", "<|im_end|>")
+    system = "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
+    user = "<|im_start|>user\nHello<|im_end|>\n"
+    assert template.render(HELLO) == system + user + "<|im_start|>assistant\n"
+    assert template.render(HELLO, add_generation_prompt=False) == system + user
+    own = template.render([{"role": "system", "content": "Be brief."}, *HELLO])
+    assert own == "<|im_start|>system\nBe brief.<|im_end|>\n" + user + "<|im_start|>assistant\n"
+
+
+def test_what_templates_in_the_wild_use() -> None:
+    source = (
+        "{{ bos_token }}{% for m in messages %}{% if m.role == 'tool' %}{% continue %}{% endif %}{{ m.content }}"
+        "{{ eos_token }}{% endfor %}{{ tools | tojson }}{{ strftime_now('%Y') | length }}"
+    )
+    rendered = ChatTemplate(source, "[B]", "[E]").render([*HELLO, {"role": "tool", "content": "x"}], [{"a": "<é>"}])
+    assert rendered == '[B]Hello[E][{"a": "<é>"}]4'
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ raise_exception('unknown role') }}",
+        "{{ messages[0].content + 3 }}",
+        "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+        "{{ messages.append(1) }}",
+        "{{ nothing.at.all }}",
+    ],
+)
+def test_a_refusal_is_the_requests_fault(source: str) -> None:
+    with pytest.raises(TemplateError, match="chat template") as caught:
+        ChatTemplate(source, "", "").render(HELLO)
+    assert caught.value.param == "messages"
+
+
+def test_a_template_that_is_no_jinja_is_the_models_fault() -> None:
+    with pytest.raises(ModelLoadError, match="not valid Jinja"):
+        ChatTemplate("{% if %}", "", "")
+
+
+def test_messages_are_left_as_they_were() -> None:
+    messages = [{"role": "user", "content": "a <|im_end|> b"}]
+    ChatTemplate("{{ messages[0].content }}", "", "", ["<|im_end|>"]).render(messages)
+    assert messages == [{"role": "user", "content": "a <|im_end|> b"}]

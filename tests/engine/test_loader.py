@@ -1,0 +1,257 @@
+"""GGUF and safetensors files: written here, read back, damaged in every way that a download can be."""
+
+import json
+from pathlib import Path
+
+import gguf
+import numpy as np
+import pytest
+import torch
+from gguf.constants import GGMLQuantizationType as Kind
+from safetensors.torch import save_file
+from steps import make_request, whole
+from tokenizers import Tokenizer as Backend
+from tokenizers import decoders, models, pre_tokenizers
+
+from engine.errors import ModelLoadError
+from engine.loader.checkpoint import load_checkpoint
+from engine.loader.dequantise import dequantise
+from engine.loader.gguf import unpermute
+from engine.loader.gguf_file import GGUFFile, GGUFTensor
+from engine.plan import StepPlan
+from engine.runner import Runner
+from engine.tokenizer import byte_alphabet
+from engine.types import EngineOptions
+
+HIDDEN, LAYERS, HEADS, KV_HEADS, HEAD_DIM, INNER = 64, 2, 2, 1, 32, 96
+VOCABULARY = [*byte_alphabet().values(), "ab", "<|end|>"]
+SHAPES = {
+    "self_attn.q_proj": ("attn_q", HEADS * HEAD_DIM, HIDDEN),
+    "self_attn.k_proj": ("attn_k", KV_HEADS * HEAD_DIM, HIDDEN),
+    "self_attn.v_proj": ("attn_v", KV_HEADS * HEAD_DIM, HIDDEN),
+    "self_attn.o_proj": ("attn_output", HIDDEN, HEADS * HEAD_DIM),
+    "mlp.gate_proj": ("ffn_gate", INNER, HIDDEN),
+    "mlp.up_proj": ("ffn_up", INNER, HIDDEN),
+    "mlp.down_proj": ("ffn_down", HIDDEN, INNER),
+}
+
+
+@pytest.fixture(scope="module")
+def weights() -> dict[str, torch.Tensor]:
+    """A small random Llama under Hugging Face's names."""
+    generator = torch.Generator().manual_seed(0)
+
+    def random(*shape: int) -> torch.Tensor:
+        return torch.randn(shape, generator=generator) / 8
+
+    tensors = {
+        "model.embed_tokens.weight": random(len(VOCABULARY), HIDDEN) * 8,
+        "model.norm.weight": 1 + random(HIDDEN),
+    }
+    for layer in range(LAYERS):
+        prefix = f"model.layers.{layer}."
+        for name, (_, rows, columns) in SHAPES.items():
+            tensors[f"{prefix}{name}.weight"] = random(rows, columns)
+        for name in ("input_layernorm", "post_attention_layernorm"):
+            tensors[f"{prefix}{name}.weight"] = 1 + random(HIDDEN)
+    return tensors
+
+
+def permute(weight: torch.Tensor, num_heads: int) -> torch.Tensor:
+    """What convert_hf_to_gguf.py does to Q and K."""
+    return weight.reshape(num_heads, 2, len(weight) // num_heads // 2, -1).swapaxes(1, 2).reshape(weight.shape)
+
+
+def write_gguf(path: Path, weights: dict[str, torch.Tensor], head: torch.Tensor | None = None) -> Path:
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_block_count(LAYERS)
+    writer.add_context_length(128)
+    writer.add_embedding_length(HIDDEN)
+    writer.add_feed_forward_length(INNER)
+    writer.add_head_count(HEADS)
+    writer.add_head_count_kv(KV_HEADS)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("smollm")
+    writer.add_token_list(VOCABULARY)
+    writer.add_token_types([1] * (len(VOCABULARY) - 1) + [3])
+    writer.add_token_merges(["a b"])
+    writer.add_eos_token_id(len(VOCABULARY) - 1)
+    names = {"model.embed_tokens": "token_embd", "model.norm": "output_norm"}
+    for layer in range(LAYERS):
+        names |= {f"model.layers.{layer}.{hf}": f"blk.{layer}.{name}" for hf, (name, _, _) in SHAPES.items()}
+        names[f"model.layers.{layer}.input_layernorm"] = f"blk.{layer}.attn_norm"
+        names[f"model.layers.{layer}.post_attention_layernorm"] = f"blk.{layer}.ffn_norm"
+    for name, weight in weights.items():
+        stored = names[name.removesuffix(".weight")]
+        if stored.endswith("attn_q"):
+            weight = permute(weight, HEADS)
+        if stored.endswith("attn_k"):
+            weight = permute(weight, KV_HEADS)
+        writer.add_tensor(f"{stored}.weight", weight.numpy())
+    if head is not None:
+        writer.add_tensor("output.weight", head.numpy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def write_folder(folder: Path, weights: dict[str, torch.Tensor], shards: int = 1, **config: object) -> Path:
+    folder.mkdir(exist_ok=True)
+    names = sorted(weights)
+    for shard in range(shards):
+        save_file(
+            {name: weights[name].contiguous() for name in names[shard::shards]},
+            folder / f"model-{shard + 1:05}-of-{shards:05}.safetensors",
+        )
+    figures = {
+        "model_type": "llama", "hidden_size": HIDDEN, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS,
+        "num_key_value_heads": KV_HEADS, "intermediate_size": INNER, "vocab_size": len(VOCABULARY),
+        "max_position_embeddings": 128, "rms_norm_eps": 1e-5, "eos_token_id": len(VOCABULARY) - 1,
+    }  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(figures | config))
+    backend = Backend(models.BPE({token: i for i, token in enumerate(VOCABULARY)}, [("a", "b")]))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    backend.add_special_tokens([VOCABULARY[-1]])
+    backend.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+def runner_of(path: Path) -> Runner:
+    return Runner(EngineOptions(model=str(path), kv_cache_mb=4, num_threads=1))
+
+
+def logits_of(runner: Runner, prompt: list[int]) -> torch.Tensor:
+    return runner.logits(StepPlan([whole(make_request(prompt, range(4)))]))[0]
+
+
+def test_both_formats_of_one_model_run_alike(tmp_path: Path, weights: dict[str, torch.Tensor]) -> None:
+    runners = [
+        runner_of(write_gguf(tmp_path / "model.gguf", weights)),
+        runner_of(write_folder(tmp_path / "one", weights)),
+        runner_of(write_folder(tmp_path / "three", weights, shards=3)),
+    ]
+    prompt = runners[0].tokenizer.encode("abracadabra 42")
+    assert runners[1].tokenizer.encode("abracadabra") == runners[0].tokenizer.encode("abracadabra")
+    first, second, third = (logits_of(runner, prompt) for runner in runners)
+    assert torch.equal(first, second)
+    assert torch.equal(first, third)
+    assert all(runner.tokenizer.eos_ids == {len(VOCABULARY) - 1} for runner in runners)
+    assert not runners[0].info.has_chat_template
+
+
+def test_rows_of_q_and_k_are_put_back(tmp_path: Path, weights: dict[str, torch.Tensor]) -> None:
+    checkpoint = load_checkpoint(str(write_gguf(tmp_path / "model.gguf", weights)))
+    for name in ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.down_proj"):
+        full = f"model.layers.1.{name}.weight"
+        assert torch.equal(checkpoint.weights.get(full, tuple(weights[full].shape)), weights[full])
+    rows = torch.arange(16.0)[:, None]
+    assert unpermute(rows, 2)[:8, 0].tolist() == [0, 2, 4, 6, 1, 3, 5, 7]
+
+
+def test_a_head_of_its_own_replaces_the_embedding(tmp_path: Path, weights: dict[str, torch.Tensor]) -> None:
+    head = weights["model.embed_tokens.weight"].roll(1, dims=0)  # every token takes its predecessor's row
+    tied = runner_of(write_gguf(tmp_path / "a.gguf", weights))
+    untied = runner_of(write_gguf(tmp_path / "b.gguf", weights, head))
+    assert torch.equal(logits_of(untied, [5, 6, 7]), logits_of(tied, [5, 6, 7]).roll(1))
+    assert untied.info.num_parameters - tied.info.num_parameters == len(VOCABULARY) * HIDDEN
+
+
+@pytest.mark.parametrize("kind", [Kind.F16, Kind.BF16, Kind.Q4_0, Kind.Q4_1, Kind.Q5_0, Kind.Q5_1, Kind.Q8_0])
+def test_block_formats_are_read_as_the_format_says(kind: Kind) -> None:
+    values = np.random.default_rng(0).standard_normal((6, 64)).astype(np.float32)
+    blocks = gguf.quants.quantize(values, kind)
+    tensor = GGUFTensor("t", kind, (6, 64), np.ascontiguousarray(blocks).view(np.uint8).reshape(-1))
+    expected = gguf.quants.dequantize(blocks, kind)
+    assert torch.equal(dequantise(tensor).float(), torch.from_numpy(expected).view(6, 64).float())
+    assert np.abs(expected.reshape(6, 64) - values).max() < 0.4
+
+
+@pytest.mark.parametrize("kind", [Kind.Q2_K, Kind.Q3_K, Kind.Q4_K, Kind.Q5_K, Kind.Q6_K])
+def test_k_quants_are_read(kind: Kind) -> None:
+    block, size = gguf.GGML_QUANT_SIZES[kind]
+    raw = np.random.default_rng(0).integers(0, 60, size * 2, dtype=np.uint8)  # small bytes: no half is infinite
+    found = dequantise(GGUFTensor("t", kind, (2, block), raw))
+    assert found.shape == (2, block)
+    assert found.std() > 0
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda data: data[:10], "shorter than a GGUF header"),
+        (lambda data: b"PK\x03\x04" + data[4:], "not a GGUF file"),
+        (lambda data: data[:4] + b"\x09" + data[5:], "version 9"),
+        (lambda data: data[:200], "header unreadable at byte"),
+        (lambda data: data[:-1000], r"tensor blk\.1\.\S+ ends beyond"),
+        (lambda data: data[:24] + b"\xff" * 8 + data[32:], "header unreadable"),
+        (lambda data: data.replace(b"llama.attention.layer_norm", b"llama.attention.other_norm"), "is missing"),
+        (lambda data: data.replace(b"blk.1.attn_k.weight", b"blk.1.attn_x.weight"), r"tensor blk\.1\.attn_k\.weight is missing"),
+        (lambda data: data.replace(b"\x05\x00\x00\x00\x00\x00\x00\x00llama", b"\x05\x00\x00\x00\x00\x00\x00\x00mamba"), "mamba"),
+    ],
+)  # fmt: skip
+def test_a_damaged_gguf_file_is_refused_by_name(
+    tmp_path: Path, weights: dict[str, torch.Tensor], damage: object, message: str
+) -> None:
+    path = write_gguf(tmp_path / "model.gguf", weights)
+    path.write_bytes(damage(path.read_bytes()))  # type: ignore[operator]
+    with pytest.raises(ModelLoadError, match=message):
+        runner_of(path)
+
+
+def test_values_that_are_not_finite_are_refused(tmp_path: Path, weights: dict[str, torch.Tensor]) -> None:
+    name = "model.layers.0.mlp.up_proj.weight"
+    spoilt = weights[name].clone()
+    spoilt[3, 3] = float("nan")
+    with pytest.raises(ModelLoadError, match=r"blk\.0\.ffn_up\.weight holds values that are not finite"):
+        runner_of(write_gguf(tmp_path / "model.gguf", weights | {name: spoilt}))
+
+
+def test_a_tensor_of_another_shape_is_refused(tmp_path: Path, weights: dict[str, torch.Tensor]) -> None:
+    name = "model.layers.0.mlp.up_proj.weight"
+    with pytest.raises(ModelLoadError, match=r"ffn_up\.weight has shape \[96, 32\], the config calls for \[96, 64\]"):
+        runner_of(write_gguf(tmp_path / "model.gguf", weights | {name: weights[name][:, :32].contiguous()}))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda f: (f / "config.json").unlink(), "config.json: missing"),
+        (lambda f: (f / "config.json").write_text("{"), "not valid JSON"),
+        (lambda f: (f / "config.json").write_text("{}"), "key .* is missing"),
+        (lambda f: (f / "tokenizer.json").unlink(), "tokenizer.json: missing"),
+        (lambda f: next(f.glob("*.safetensors")).unlink(), "no .safetensors file"),
+        (lambda f: next(f.glob("*.safetensors")).write_bytes(b"\x08"), "unreadable"),
+        (lambda f: write_folder(f, {"x": torch.zeros(1)}), r"embed_tokens\.weight is missing"),
+    ],
+)
+def test_a_damaged_folder_is_refused_by_name(
+    tmp_path: Path, weights: dict[str, torch.Tensor], spoil: object, message: str
+) -> None:
+    folder = write_folder(tmp_path / "model", weights)
+    spoil(folder)  # type: ignore[operator]
+    with pytest.raises(ModelLoadError, match=message):
+        runner_of(folder)
+
+
+def test_rope_scaling_is_read_or_refused(tmp_path: Path, weights: dict[str, torch.Tensor]) -> None:
+    llama3 = {
+        "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 64,
+    }  # fmt: skip
+    plain, stretched = (
+        logits_of(runner_of(write_folder(tmp_path / "model", weights, rope_scaling=rope)), list(range(60)))
+        for rope in (None, llama3)
+    )
+    assert 0.001 < (plain - stretched).abs().max() < 5
+    with pytest.raises(ModelLoadError, match="'yarn' is not supported"):
+        runner_of(write_folder(tmp_path / "model", weights, rope_scaling={"rope_type": "yarn", "factor": 2.0}))
+
+
+def test_the_pulled_model_is_mapped_not_copied(smollm2_path: Path) -> None:
+    file = GGUFFile(smollm2_path)
+    assert not any(tensor.data.flags.owndata or tensor.data.flags.writeable for tensor in file.tensors.values())
+    assert sum(tensor.data.nbytes for tensor in file.tensors.values()) > 90_000_000
