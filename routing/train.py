@@ -4,7 +4,7 @@
 
     train(dataset.SHIPPED, embed, seed, out, embedder_id=..., command=..., echo=click.echo) -> Report
 
-The same data, embeddings and seed give the same file, byte for byte on the same machine and library versions.
+The same data, embeddings and seed give the same file, byte for byte on the same machine, libraries and thread count.
 """
 
 from collections.abc import Callable, Sequence
