@@ -35,11 +35,11 @@ def _say_what_to_try(host: str, port: int) -> None:
 Tollhouse is at {url}. Try:
 
   curl {url}/v1/chat/completions -i -H "Authorization: Bearer {key}" \\
-       -d '{{"model": "auto", "messages": [{message}]}}'
+       -d '{{"model": "auto", "temperature": 0, "max_tokens": 100, "messages": [{message}]}}'
 
   from openai import OpenAI
   client = OpenAI(base_url="{url}/v1", api_key="{key}")
-  client.chat.completions.create(model="auto", messages=[{message}])
+  client.chat.completions.create(model="auto", max_tokens=100, messages=[{message}])
 
   {url}/dashboard   what was spent and saved (asks for the key); as a table: tollhouse costs
 """,
