@@ -55,7 +55,7 @@ async def open_house(config: Config, stack: AsyncExitStack) -> House:
     stack.push_async_callback(limiter.aclose)
     backends = await _open_backends(config, state / "models", stack)
     cache = await _open_cache(config, backends.embedder, stack)
-    providers = backends.plan(config.provider)
+    providers = _plan(config, backends)
     metrics = _metrics(ledger, cache, backends)
     house = House(
         database=database,
@@ -77,7 +77,7 @@ async def open_house(config: Config, stack: AsyncExitStack) -> House:
 async def apply(house: House, config: Config) -> None:
     """Takes over a changed config: all of it or, with ConfigError, nothing."""
     _refuse_new_engines(config, house.backends)
-    providers = house.backends.plan(config.provider)
+    providers = _plan(config, house.backends)
     snapshot = _snapshot(config, house.backends, providers)
     await house.prices.seed(config.model)
     house.backends.adopt(providers)
@@ -86,6 +86,13 @@ async def apply(house: House, config: Config) -> None:
     house.bookkeeper.baseline_model = config.baseline_model
     house.snapshot = snapshot
     _say_who_is_missing(config)
+
+
+def _plan(config: Config, backends: Backends) -> Providers:
+    try:
+        return backends.plan(config.provider)
+    except ValueError as error:  # a header or URL that HTTP can't carry
+        raise ConfigError([f"provider: {error}"]) from error
 
 
 def _snapshot(config: Config, backends: Backends, providers: Providers) -> Snapshot:

@@ -2,7 +2,6 @@
 
 import fnmatch
 from collections.abc import Mapping
-from dataclasses import replace
 
 from gateway.config import Config, ModelConfig
 from gateway.errors import NotFoundError
@@ -11,6 +10,7 @@ from gateway.upstream.types import Backend
 from routing.types import Candidate, Policy, Rule, Tier
 
 AUTO = "auto"
+MAX_DEPLOYMENTS = 1000  # names that a glob matched are the client's choice: the memory of them has to end somewhere
 DEFAULT_MAX_OUTPUT_TOKENS = 1024  # reserved for a model that does not say
 
 
@@ -53,21 +53,23 @@ class Catalog:
         return self._key_variables.get(model.provider) if model else None
 
     def deployment(self, name: str) -> Deployment:
-        """`name` as a client wrote it. Kept, so that a breaker's memory lasts; a glob's names share one breaker."""
+        """`name` as a client wrote it. Kept, so that its breaker remembers; of a glob's many names, the latest ones."""
+        known = self._deployments.get(name)
+        if known is not None:
+            return known
         model = self._find(name)
         assert model is not None, "candidates come from this catalog"
-        known = self._deployments.get(model.name)
-        if known is None:
-            server = model.engine or model.provider
-            known = self._deployments[model.name] = Deployment(
-                model=model.name,
-                backend=self._backends[server],
-                upstream_model=model.upstream_name or model.name,
-                max_retries=self._retries.get(server, 0),
-            )
-        if model.is_glob:
-            return replace(known, model=name, upstream_model=model.upstream_name or name)
-        return known
+        server = model.engine or model.provider
+        deployment = Deployment(
+            model=name,
+            backend=self._backends[server],
+            upstream_model=model.upstream_name or name,
+            max_retries=self._retries.get(server, 0),
+        )
+        if len(self._deployments) >= MAX_DEPLOYMENTS:
+            del self._deployments[next(iter(self._deployments))]
+        self._deployments[name] = deployment
+        return deployment
 
     def max_output_tokens(self, name: str) -> int:
         model = self._find(name)

@@ -14,6 +14,7 @@ from gateway.config_check import ConfigError, complain_about_unknown_keys, conve
 Positive = Annotated[float, Meta(gt=0)]
 PositiveInt = Annotated[int, Meta(gt=0)]
 Count = Annotated[int, Meta(ge=0)]
+Similarity = Annotated[float, Meta(ge=0.5, le=1)]  # below a cosine of 0.5, questions are as near as chance has them
 Share = Annotated[float, Meta(ge=0, le=1)]
 Name = Annotated[str, Meta(min_length=1, pattern=r"^[^\s]+$")]
 
@@ -52,7 +53,7 @@ class EmbeddingConfig(_Section):
 class CacheConfig(_Section):
     enabled: bool = True
     semantic: bool = True
-    similarity_threshold: Share = 0.95
+    similarity_threshold: Similarity = 0.95
     max_temperature: Annotated[float, Meta(ge=0)] = 1.0
     ttl_s: Positive = 86_400.0
     max_mb: PositiveInt = 256
@@ -202,7 +203,9 @@ def _check_references(config: Config) -> None:
             faults.append(f"{where}.engine: no engine named {model.engine!r}{suggest(model.engine, engines)}")
     for name, tier in config.tier.items():
         for model_name in tier.models:
-            if model_name not in models:
+            if any(model.name == model_name and model.is_glob for model in config.model):
+                faults.append(f"tier.{name}.models: {model_name!r} is a glob; name the models themselves")
+            elif model_name not in models:
                 faults.append(f"tier.{name}.models: no model named {model_name!r}{suggest(model_name, models)}")
     tiers = list(config.tier)
     wanted = {"router.default_tier": config.router.default_tier, "router.fallback_tier": config.router.fallback_tier}

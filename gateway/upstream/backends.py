@@ -1,4 +1,4 @@
-"""All that can answer, by name: engines and embedder, which last, and providers, which an edit of the config may change."""
+"""All that can answer, by name: engines and embedder for good, providers until an edit of the config."""
 
 import asyncio
 import logging

@@ -47,6 +47,7 @@ def test_unknown_keys_are_all_named_with_the_nearest_valid_one() -> None:
         ("[cache]\nttl_s = 'a'", "cache.ttl_s: Expected `float`, got `str`"),
         ("[cache]\nttl_s = -1", "cache.ttl_s: Expected `float` > 0.0"),
         ("[cache]\nsimilarity_threshold = 1.5", "cache.similarity_threshold: Expected `float` <= 1.0"),
+        ("[cache]\nsimilarity_threshold = 0.3", "cache.similarity_threshold: Expected `float` >= 0.5"),
         ("[server]\nport = 70000", "server.port: Expected `int` <= 65535"),
         ("cache = 3", "cache: Expected `object`, got `int`"),
         ("hash = 'mine'", "hash: unknown key"),
@@ -83,6 +84,11 @@ def test_names_must_meet() -> None:
         "router.default_tier: no tier named 'smal'; did you mean 'small'?",
         "baseline_model: no model named 'gpt'",
     ]
+
+
+def test_a_tier_names_models_not_globs() -> None:
+    text = "[[engine]]\nname = 'e'\nmodel = 'x'\n[[model]]\nname = 'a-*'\nengine = 'e'\n[tier.t]\nmodels = ['a-*']\n"
+    assert faults(text) == ["tier.t.models: 'a-*' is a glob; name the models themselves"]
 
 
 def test_what_is_not_toml_says_where(tmp_path: Path) -> None:

@@ -63,7 +63,10 @@ def test_bad_chat_requests(
 
 @pytest.mark.parametrize("authorization", ["", "Bearer", "Bearer wrong", "Basic abc", "Bearer sk-th-" + "x" * 40])
 def test_a_bad_key(gateway: Gateway, authorization: str) -> None:
-    assert refused(gateway.post("/v1/chat/completions", CHAT, authorization=authorization))[:2] == (401, "invalid_api_key")
+    assert refused(gateway.post("/v1/chat/completions", CHAT, authorization=authorization))[:2] == (
+        401,
+        "invalid_api_key",
+    )
     assert "x" * 40 not in gateway.log
 
 

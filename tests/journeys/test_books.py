@@ -98,7 +98,10 @@ def test_a_fallback_is_one_request_with_two_attempts(proxy: Gateway) -> None:
     assert (status, headers["x-tollhouse-attempts"]) == (200, "2")
     request = rows(proxy, "SELECT * FROM requests", 1)[0]
     attempts = rows(proxy, "SELECT * FROM attempts ORDER BY attempt", 2)
-    assert [(a["model"], a["status"], a["http_status"]) for a in attempts] == [("dead", "error", 500), ("dear", "ok", 200)]
+    assert [(a["model"], a["status"], a["http_status"]) for a in attempts] == [
+        ("dead", "error", 500),
+        ("dear", "ok", 200),
+    ]
     assert request["cost_nanousd"] == sum(a["cost_nanousd"] for a in attempts) == 250_000
     assert {a["request_id"] for a in attempts} == {request["id"]} == {headers["x-request-id"]}
     decision = rows(proxy, "SELECT * FROM decisions", 1)[0]

@@ -120,9 +120,7 @@ def test_a_stored_stream_is_replayed_as_one_and_as_a_whole(gateway: Gateway, key
 
 
 @pytest.mark.parametrize("behaviour", ["cut", "short", "length"])
-def test_broken_and_truncated_answers_are_never_stored(
-    gateway: Gateway, key: str, place: str, behaviour: str
-) -> None:
+def test_broken_and_truncated_answers_are_never_stored(gateway: Gateway, key: str, place: str, behaviour: str) -> None:
     body = {
         "model": f"probe/{behaviour}",
         "messages": [{"role": "system", "content": place}, {"role": "user", "content": "Tell me everything."}],

@@ -81,7 +81,10 @@ def test_there_is_always_a_decision(gateway: Gateway, key: str, text: str) -> No
 
 
 def test_images_go_to_nobody_here_and_the_error_names_them(gateway: Gateway, key: str) -> None:
-    parts = [{"type": "text", "text": "What is it?"}, {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}]
+    parts = [
+        {"type": "text", "text": "What is it?"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}},
+    ]
     body = {"model": "auto", "messages": [{"role": "user", "content": parts}]}
     status, _, raw = gateway.post("/v1/chat/completions", body, key)
     assert status == 400
