@@ -1,6 +1,6 @@
 """What the books and the gate cost a request: authentication, limits, journal, and how fast SQL follows.
 
-    python benchmarks/books.py [--redis redis://...] [--postgres postgresql://...]
+python benchmarks/books.py [--redis redis://...] [--postgres postgresql://...]
 """
 
 import argparse

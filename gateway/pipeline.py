@@ -16,7 +16,7 @@ from gateway.errors import ApiError, ClientClosedRequest, InternalError
 from gateway.estimates import usage_of_unreported, worst_case_tokens
 from gateway.headers import describe, settle_up, settle_up_comment
 from gateway.house import House, Snapshot
-from gateway.ledger.records import AttemptRecord
+from gateway.ledger.records import AttemptRecord, Status
 from gateway.passage import Passage
 from gateway.question import Directives
 from gateway.recall import keep, look_up
@@ -144,7 +144,7 @@ class Pipeline:
         return Answer(stream, content_type=EVENT_STREAM, headers=headers)
 
     async def _refuse(self, passage: Passage, error: ApiError) -> Answer:
-        status = "cancelled" if isinstance(error, ClientClosedRequest) else "error"
+        status: Status = "cancelled" if isinstance(error, ClientClosedRequest) else "error"
         record = self._house.bookkeeper.settle(passage, status=status, http_status=error.status, error_code=error.code)
         await passage.ticket.settle(record.usage.total_tokens)
         return error_answer(error, [*describe(passage), *settle_up(record)])

@@ -12,7 +12,6 @@ SETTLED = 2
 _LARGEST = 2**63 - 1  # of a BIGINT
 
 
-
 def _plain(value: Any) -> Any:
     """A number of numpy's, as similarities are."""
     return value.item()

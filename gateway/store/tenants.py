@@ -65,9 +65,7 @@ async def select_tenant(database: Database, name: str) -> Tenant | None:
 async def insert_key(database: Database, key: Key, key_hash: str) -> None:
     """Raises DuplicateRow when the tenant has a key of this name."""
     async with database.write() as connection:
-        await connection.execute(
-            insert(keys).values(**_key_values(key), hash=key_hash, created_at=datetime.now(UTC))
-        )
+        await connection.execute(insert(keys).values(**_key_values(key), hash=key_hash, created_at=datetime.now(UTC)))
         await bump(connection, "tenants")
 
 

@@ -1,4 +1,4 @@
-"""What a passage leaves in the books: one request row, one row an attempt, exact money, the decision; and it survives."""
+"""What a passage leaves in the books: a row for the request, one for each attempt, exact money; and it lasts."""
 
 import json
 import sqlite3

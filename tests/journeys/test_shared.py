@@ -85,7 +85,7 @@ def test_a_key_made_at_one_works_at_the_other_and_so_do_answers(
 
 
 def test_fifty_at_once_against_a_limit_of_three_admit_three(pair: tuple[Gateway, Gateway]) -> None:
-    first, second = pair
+    first, _ = pair
     first.tollhouse("tenants", "add", "small", "--requests-per-minute", "3")
     key = first.key("small", create=False)
     time.sleep(1.0)

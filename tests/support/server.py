@@ -1,4 +1,4 @@
-"""A real gateway in its own process, as a user would start it: `tollhouse serve` over a config file and a state folder."""
+"""A real gateway in its own process, as a user starts it: `tollhouse serve` over a config and a state folder."""
 
 import json
 import os
@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +23,7 @@ def free_port() -> int:
 
 @dataclass
 class Gateway:
-    """`with Gateway(...) as gateway:` serves at gateway.base_url until the block ends. `env` adds to the environment."""
+    """`with Gateway(...) as gateway:` serves until the block ends. `env` adds to the environment."""
 
     config: Path
     home: Path
@@ -113,8 +114,8 @@ class Gateway:
         names = {name.replace("_", "-"): value for name, value in headers.items()}
         if key:
             names["authorization"] = f"Bearer {key}"
-        request = urllib.request.Request(f"{self.url}{path}", data=raw, headers={"content-type": "application/json"} | names)
-        return _fetch(request)
+        names["content-type"] = "application/json"
+        return _fetch(urllib.request.Request(f"{self.url}{path}", data=raw, headers=names))
 
     def get(self, path: str, key: str | None = None) -> tuple[int, dict[str, str], bytes]:
         headers = {"authorization": f"Bearer {key}"} if key else {}
