@@ -94,15 +94,16 @@ class Pipeline:
 
     async def _attempt(self, passage: Passage, snapshot: Snapshot) -> Served:
         assert passage.decision is not None
-        catalog, principal = snapshot.catalog, passage.principal
+        catalog, tenant = snapshot.catalog, passage.principal.tenant
 
         def outbound_for(deployment: Deployment) -> Outbound:
             return Outbound(
                 request_id=passage.id,
                 inference=passage.inference,
                 upstream_model=deployment.upstream_model,
-                cache_salt=principal.tenant.id,
-                fairness_key=principal.tenant.id,
+                cache_salt=tenant.id,
+                fairness_key=tenant.id,
+                longest_answer=tenant.default_max_tokens or catalog.max_output_tokens(deployment.model),
             )
 
         deployments = [catalog.deployment(model) for model in passage.decision.candidates]

@@ -42,7 +42,7 @@ async def generation_requests(client: EngineClient, outbound: Outbound) -> list[
         GenerationRequest(
             request_id=f"{outbound.request_id}-{place * inference.n + index}",
             prompt_token_ids=prompt,
-            sampling=_sampling(inference, index),
+            sampling=_sampling(outbound, index),
             cache_salt=outbound.cache_salt,
             fairness_key=outbound.fairness_key,
         )
@@ -86,10 +86,11 @@ def prompt_text(client: EngineClient, prompt: str | list[int]) -> str:
     return prompt if isinstance(prompt, str) else client.decode(prompt)
 
 
-def _sampling(inference: Inference, index: int) -> SamplingParams:
+def _sampling(outbound: Outbound, index: int) -> SamplingParams:
+    inference = outbound.inference
     max_tokens = inference.max_tokens
-    if max_tokens is None and inference.endpoint == "completions":
-        max_tokens = DEFAULT_COMPLETION_TOKENS
+    if max_tokens is None:
+        max_tokens = DEFAULT_COMPLETION_TOKENS if inference.endpoint == "completions" else outbound.longest_answer
     return SamplingParams(
         max_tokens=max_tokens,
         temperature=1.0 if inference.temperature is None else inference.temperature,
