@@ -1,4 +1,4 @@
-"""Run a language model on this machine. Knows nothing of HTTP, tenants or money: only opaque salts and fairness keys."""
+"""Run a language model on this machine. Knows no HTTP, tenants or money: only opaque salts and fairness keys."""
 
 import os
 

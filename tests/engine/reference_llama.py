@@ -1,4 +1,4 @@
-"""The slow twin of the engine's Llama: float32, plain torch, no cache, no batch, written from the model's definition.
+"""The slow twin of the engine's Llama: float32, plain torch, no cache, written from the model's definition.
 
 It shares no code with the engine. It reads the file through the `gguf` package and rotates neighbouring elements, as
 llama.cpp does, where the engine undoes the file's row order and rotates halves.
@@ -24,29 +24,37 @@ class ReferenceLlama:
         return self.figures[f"llama.{key}"]
 
     @torch.inference_mode()
-    def logits(self, token_ids: list[int], last: int = 0) -> torch.Tensor:
-        """[T, vocab]: row i scores the token after token_ids[: i + 1]. `last` keeps only the last so many rows."""
+    def logits(self, prompts: list[list[int]], last: int) -> torch.Tensor:
+        """[prompts, last, vocab]: scores of the token after each of the last so many tokens of each prompt.
+
+        The rows of all prompts go through the products together; each prompt attends to itself alone.
+        """
+        lengths = [len(prompt) for prompt in prompts]
         embedding = self.tensors["token_embd.weight"]
-        x = embedding[token_ids]
+        x = embedding[[token for prompt in prompts for token in prompt]]
         for layer in range(int(self.figure("block_count"))):
-            x = x + self.attention(f"blk.{layer}.", self.norm(x, f"blk.{layer}.attn_norm.weight"))
+            x = x + self.attention(f"blk.{layer}.", self.norm(x, f"blk.{layer}.attn_norm.weight"), lengths)
             x = x + self.feed_forward(f"blk.{layer}.", self.norm(x, f"blk.{layer}.ffn_norm.weight"))
-        return self.norm(x[-last:], "output_norm.weight") @ self.tensors.get("output.weight", embedding).T
+        x = torch.stack([rows[-last:] for rows in x.split(lengths)])
+        return self.norm(x, "output_norm.weight") @ self.tensors.get("output.weight", embedding).T
 
     def norm(self, x: torch.Tensor, name: str) -> torch.Tensor:
         mean_square = (x * x).mean(dim=-1, keepdim=True)
         return x / torch.sqrt(mean_square + self.figure("attention.layer_norm_rms_epsilon")) * self.tensors[name]
 
-    def attention(self, prefix: str, x: torch.Tensor) -> torch.Tensor:
+    def attention(self, prefix: str, x: torch.Tensor, lengths: list[int]) -> torch.Tensor:
+        qkv = [(x @ self.tensors[f"{prefix}attn_{name}.weight"].T).split(lengths) for name in "qkv"]
+        heads = torch.cat([self.heads(*rows) for rows in zip(*qkv, strict=True)])
+        return heads @ self.tensors[f"{prefix}attn_output.weight"].T
+
+    def heads(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         num_heads, num_kv_heads = int(self.figure("attention.head_count")), int(self.figure("attention.head_count_kv"))
-        q, k, v = (x @ self.tensors[f"{prefix}attn_{name}.weight"].T for name in "qkv")
-        q = self.rotate(q.view(len(x), num_heads, -1))
-        k = self.rotate(k.view(len(x), num_kv_heads, -1)).repeat_interleave(num_heads // num_kv_heads, dim=1)
-        v = v.view(len(x), num_kv_heads, -1).repeat_interleave(num_heads // num_kv_heads, dim=1)
+        q = self.rotate(q.view(len(q), num_heads, -1))
+        k = self.rotate(k.view(len(q), num_kv_heads, -1)).repeat_interleave(num_heads // num_kv_heads, dim=1)
+        v = v.view(len(q), num_kv_heads, -1).repeat_interleave(num_heads // num_kv_heads, dim=1)
         scores = torch.einsum("ihd,jhd->hij", q, k) / math.sqrt(q.shape[2])
-        scores += torch.full((len(x), len(x)), -math.inf).triu(1)
-        heads = torch.einsum("hij,jhd->ihd", torch.softmax(scores, dim=-1), v)
-        return heads.reshape(len(x), -1) @ self.tensors[f"{prefix}attn_output.weight"].T
+        scores += torch.full((len(q), len(q)), -math.inf).triu(1)
+        return torch.einsum("hij,jhd->ihd", torch.softmax(scores, dim=-1), v).reshape(len(q), -1)
 
     def rotate(self, x: torch.Tensor) -> torch.Tensor:
         """Each pair of neighbours of x [T, heads, d] turns by position * base ** (-2 i / d): RoFormer, equation 34."""

@@ -21,11 +21,12 @@ def last(request: Request) -> PlannedSequence:
     return whole(request, len(request.token_ids) - 1)
 
 
-def greedy(runner: Runner, prompt: list[int], count: int) -> list[int]:
-    request = make_request(prompt, range((len(prompt) + count) // runner.block_size + 1))
-    start = 0
+def generate(runner: Runner, requests: list[Request], count: int) -> list[list[int]]:
+    """`count` tokens for each, all in one batch."""
+    starts = [0] * len(requests)
     for _ in range(count):
-        (token,) = runner.run(StepPlan([whole(request, start)]))
-        start = len(request.token_ids)
-        request.token_ids.append(token)
-    return request.token_ids[len(prompt) :]
+        plan = StepPlan([whole(request, start) for request, start in zip(requests, starts, strict=True)])
+        for index, (request, token) in enumerate(zip(requests, runner.run(plan), strict=True)):
+            starts[index] = len(request.token_ids)
+            request.token_ids.append(token)
+    return [request.token_ids[request.num_prompt :] for request in requests]

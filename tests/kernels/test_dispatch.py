@@ -1,4 +1,4 @@
-"""Kernels are trusted only after their self-test; without a compiler or the instructions torch runs, and says so once."""
+"""Kernels are trusted only after their self-test; without a compiler or the instructions torch runs, and says so."""
 
 import logging
 from collections.abc import Iterator
@@ -111,9 +111,8 @@ def test_the_library_is_built_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     try:
         load_library()
-    except KernelUnavailableError as error:
-        assert str(error)  # a machine without the means says which
-        return
+    except KernelUnavailableError:
+        return  # the other tests here say what a machine without the means gets
     (library,) = (tmp_path / "tollhouse").iterdir()
     built = library.stat().st_mtime_ns
     load_library()
