@@ -13,7 +13,6 @@ import torch
 
 MIN_TEMPERATURE = 1e-5  # below it the distribution is a point: greedy
 MIN_TOP_P = 1e-6
-_MAX_CANDIDATES = 128  # a partial sort finds so many; rows that need more get a full one
 _CHUNK = 256  # of the vocabulary, for the two-level distribution function
 
 
@@ -96,27 +95,29 @@ def _draw_plain(scaled: torch.Tensor, uniform: torch.Tensor, rows: Sequence[RowS
     return chunk * _CHUNK + _invert(inside, target - before)
 
 
-def _draw_filtered(scaled: torch.Tensor, uniform: torch.Tensor, rows: Sequence[RowSampling]) -> torch.Tensor:
-    """Top-k and top-p over candidates in falling order; a full sort only for rows whose nucleus is wider."""
+def _draw_filtered(
+    scaled: torch.Tensor, uniform: torch.Tensor, rows: Sequence[RowSampling], num_candidates: int = 128
+) -> torch.Tensor:
+    """Top-k and top-p over the first candidates in falling order; rows that need more are drawn among 16 times more.
+
+    A full sort of a vocabulary costs 5 ms a row, the first 128 of it 0.1 ms.
+    """
     vocab_size = scaled.shape[1]
     top_k = torch.tensor(
         [row.top_k if 0 < row.top_k < vocab_size else vocab_size for row in rows], device=scaled.device
     )
     top_p = torch.tensor([row.top_p for row in rows], dtype=torch.float64, device=scaled.device)
-    num_candidates = min(_MAX_CANDIDATES, vocab_size)
+    total = scaled.exp().view(len(rows), 1, -1).sum(dim=2, dtype=torch.float64)[:, 0]
+    num_candidates = min(num_candidates, vocab_size)
     values, ids = scaled.topk(num_candidates, dim=1)
     weights = values.double().exp()
-    total = scaled.exp().view(len(rows), 1, -1).sum(dim=2, dtype=torch.float64)[:, 0]
-    complete = (top_k <= num_candidates) | (weights.sum(dim=1) >= top_p * total)
-    if not bool(complete.all()):
-        if not bool(complete.any()) or len(rows) == 1:
-            values, ids = scaled.sort(dim=1, descending=True)
-            return _draw_sorted(values.double().exp(), ids, uniform, top_k, top_p, total)
-        chosen = torch.empty(len(rows), dtype=torch.long, device=scaled.device)
-        for members in (complete.nonzero()[:, 0], (~complete).nonzero()[:, 0]):
-            chosen[members] = _draw_filtered(scaled[members], uniform[members], [rows[i] for i in members.tolist()])
-        return chosen
-    return _draw_sorted(weights, ids, uniform, top_k, top_p, total)
+    chosen = _draw_sorted(weights, ids, uniform, top_k, top_p, total)
+    enough = (top_k <= num_candidates) | (weights.sum(dim=1) >= top_p * total)
+    missing = (~enough).nonzero()[:, 0]
+    if num_candidates < vocab_size and len(missing):
+        again = [rows[i] for i in missing.tolist()]
+        chosen[missing] = _draw_filtered(scaled[missing], uniform[missing], again, 16 * num_candidates)
+    return chosen
 
 
 def _draw_sorted(
