@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 from collections.abc import AsyncIterator, Callable
@@ -66,8 +67,19 @@ def _lifespan(
             watcher = ConfigWatcher(path, config, partial(apply, house))
             task = asyncio.create_task(watcher.run(), name="config-watcher")
             stack.callback(task.cancel)
+            _calm_garbage_collector()
             house.ready = True
             yield
             house.ready = False
 
     return run
+
+
+def _calm_garbage_collector() -> None:
+    """What lives as long as the process is looked at no more, and the rest less often: requests leave few cycles.
+
+    With Python's own thresholds, collections took a tenth of the proxy path's time and were its longest pauses.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)

@@ -42,7 +42,7 @@ DEFAULTS: dict[str, tuple[bytes, ...]] = {
 }
 
 
-class Directives(msgspec.Struct, frozen=True):
+class Directives(msgspec.Struct, frozen=True, gc=False):
     """What the client's cache-control header wants (RFC 9111, section 5.2.1)."""
 
     no_store: bool = False

@@ -24,7 +24,7 @@ class CacheOptions(msgspec.Struct, frozen=True, kw_only=True):
     embed_timeout_s: float = 0.5  # an embedder slower than this costs the request its semantic tier, nothing else
 
 
-class Question(msgspec.Struct, frozen=True, kw_only=True):
+class Question(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A request as the cache sees it.
 
     `partition` separates everything that may never share an answer (tenant, namespace, model, system prompt, earlier
@@ -37,7 +37,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     text: str = ""
 
 
-class StoredAnswer(msgspec.Struct, frozen=True, kw_only=True):
+class StoredAnswer(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A complete answer and what it cost. `body` is the non-streamed response, byte for byte."""
 
     entry_id: str
@@ -51,7 +51,7 @@ class StoredAnswer(msgspec.Struct, frozen=True, kw_only=True):
     created_at: float  # seconds since the epoch
 
 
-class Lookup(msgspec.Struct, frozen=True, kw_only=True):
+class Lookup(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The outcome, why, and the embedding to hand on (None when nothing was embedded)."""
 
     outcome: Outcome

@@ -23,14 +23,14 @@ class Headers:
 async def read_body(scope: Any, receive: Any, limit: int) -> bytes:
     """Raises PayloadTooLarge, at the announcement already if there is one, and ClientClosedRequest."""
     announced = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
-    if announced.isdigit() and int(announced) > limit:
+    if not announced.isdigit():
+        announced = b""
+    elif int(announced) > limit:
         raise _too_large(limit)
     message = await receive()
-    if message["type"] == "http.request" and not message.get("more_body"):
-        body: bytes = message.get("body", b"")  # the usual case: all in one piece
-        if len(body) > limit:
-            raise _too_large(limit)
-        return body
+    body: bytes = message.get("body", b"")
+    if announced and len(body) == int(announced) <= limit:
+        return body  # the usual case: all in one piece; that nothing follows need not be waited for
     return await _read_pieces(message, receive, limit)
 
 

@@ -9,7 +9,7 @@ from gateway.wire.usage import Usage
 Status = Literal["ok", "error", "cancelled", "lost"]  # lost: opened before a crash, never settled
 
 
-class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
+class AttemptRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One call of one backend. Retries and fallbacks are attempts and cost money too."""
 
     id: str
@@ -28,7 +28,7 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
     latency_ms: float = 0.0
 
 
-class DecisionRecord(msgspec.Struct, frozen=True, kw_only=True):
+class DecisionRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """What cache and router learn from later. `embedding` is float16, little-endian; None under capture = "off"."""
 
     request_id: str
@@ -41,7 +41,7 @@ class DecisionRecord(msgspec.Struct, frozen=True, kw_only=True):
     text: str | None = None  # only under capture = "text"
 
 
-class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
+class RequestRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     id: str
     tenant_id: str
     key_id: str

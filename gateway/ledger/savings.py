@@ -15,7 +15,7 @@ from gateway.ledger.prices import PriceBook
 from gateway.wire.usage import Usage
 
 
-class Savings(msgspec.Struct, frozen=True, kw_only=True):
+class Savings(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     serving_cost_nanousd: int = 0  # S: spent, or on a hit not spent
     baseline_model: str | None = None
     baseline_cost_nanousd: int | None = None  # B; None: nothing to compare with, and then routing saved nothing

@@ -29,7 +29,7 @@ _QUIET = {  # libraries that narrate every request
 }
 
 
-class RequestLine(msgspec.Struct, frozen=True, omit_defaults=True):
+class RequestLine(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """What operators ask a log for. No texts, no keys, not the client's `user` field."""
 
     time: str

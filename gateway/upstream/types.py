@@ -13,7 +13,7 @@ from gateway.wire.inference import Inference
 Endpoint = Literal["chat.completions", "completions", "embeddings"]
 
 
-class Outbound(msgspec.Struct, frozen=True, kw_only=True):
+class Outbound(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One request to one backend."""
 
     request_id: str

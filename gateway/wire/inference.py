@@ -10,7 +10,7 @@ import msgspec
 Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True):
+class Message(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A chat message. `content` keeps the client's shape: text, parts or null."""
 
     role: Role
@@ -29,7 +29,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
         return "\n".join(part["text"] for part in parts if isinstance(part.get("text"), str))
 
 
-class Inference(msgspec.Struct, frozen=True, kw_only=True):
+class Inference(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     endpoint: Literal["chat.completions", "completions", "embeddings"]
     raw: bytes
     fields: dict[str, msgspec.Raw]  # every top-level field of the body, undecoded, in the client's order

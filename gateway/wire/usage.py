@@ -8,7 +8,7 @@ from msgspec import Meta
 _Count = Annotated[int, Meta(ge=0, le=2**53)]
 
 
-class Usage(msgspec.Struct, frozen=True, kw_only=True):
+class Usage(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """What an answer used.
 
     `estimated` marks counts that no backend reported. Cached tokens are part of prompt_tokens, reasoning ones of
