@@ -6,7 +6,6 @@ from typing import Any, Self
 
 from gateway.errors import ClientClosedRequest
 
-
 PATIENCE_S = 0.05  # most answers come sooner, and are then not watched for at all
 
 
