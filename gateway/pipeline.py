@@ -42,7 +42,7 @@ class Pipeline:
     async def answer(self, parse: Parse, raw: bytes, header: HeaderOf, receive: Any) -> Answer | StreamAnswer:
         """Raises ApiError for what is refused at the gate; once admitted, a request always gets its record."""
         house, snapshot = self._house, self._house.snapshot  # one config for the whole request
-        principal = house.authenticator.authenticate(header("authorization"))
+        principal = await house.authenticator.identify(header("authorization"))
         inference = parse(raw)
         passage = Passage(
             principal=principal,

@@ -17,6 +17,6 @@ async def dashboard() -> Response[bytes]:
 async def dashboard_data(request: Request[Any, Any, Any]) -> Response[bytes]:
     """`?tenant=&since=&by=`. A tenant's key sees its own books; the operator's sees all, or one `tenant`'s."""
     house, query = request.app.state.house, request.query_params
-    seen = tenant_in_sight(request.headers.get("authorization"), house.authenticator, query.get("tenant", ""))
+    seen = await tenant_in_sight(request.headers.get("authorization"), house.authenticator, query.get("tenant", ""))
     found = await data(house.database, tenant=seen, since=query.get("since", ""), by=query.get("by", "day"))
     return Response(msgspec.json.encode(found), media_type="application/json", headers={"cache-control": "no-store"})

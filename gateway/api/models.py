@@ -13,14 +13,14 @@ from gateway.wire.responses import model_object, models_list
 @get("/v1/models")
 async def list_models(request: Request[Any, Any, Any]) -> ASGIApp:
     house = request.app.state.house
-    house.authenticator.authenticate(request.headers.get("authorization"))
+    await house.authenticator.identify(request.headers.get("authorization"))
     return Answer(models_list(house.snapshot.catalog.listing()))
 
 
 @get("/v1/models/{model_id:path}")
 async def retrieve_model(request: Request[Any, Any, Any], model_id: str) -> ASGIApp:
     house = request.app.state.house
-    house.authenticator.authenticate(request.headers.get("authorization"))
+    await house.authenticator.identify(request.headers.get("authorization"))
     name = model_id.removeprefix("/")
     for entry in house.snapshot.catalog.listing():
         if entry[0] == name:

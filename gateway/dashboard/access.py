@@ -14,7 +14,7 @@ def admin_key() -> str:
     return os.environ.get(ADMIN_KEY, "")
 
 
-def tenant_in_sight(authorization: str | None, authenticator: Authenticator, wanted: str = "") -> str | None:
+async def tenant_in_sight(authorization: str | None, authenticator: Authenticator, wanted: str = "") -> str | None:
     """The tenant to report on; None is all of them.
 
     `authorization` is the header, `wanted` the tenant asked for ("": all that may be seen). Raises AuthenticationError,
@@ -23,7 +23,7 @@ def tenant_in_sight(authorization: str | None, authenticator: Authenticator, wan
     operator = admin_key()
     if operator and authorization and hmac.compare_digest(authorization.encode(), f"Bearer {operator}".encode()):
         return wanted or None
-    own = authenticator.authenticate(authorization).tenant.name
+    own = (await authenticator.identify(authorization)).tenant.name
     if wanted not in ("", own):
         raise PermissionDeniedError(f"This key sees the books of tenant {own!r} only.", param="tenant")
     return own

@@ -62,16 +62,20 @@ class VersionWatch:
             await self._reload()
             self._seen = version
 
+    async def poll(self) -> None:
+        """Looks now, whatever the interval. A database that is away is noted, not raised."""
+        try:
+            await self._poll()
+        except StoreError as error:
+            if self.error is None:
+                log.warning("%s stay as they were last read: %s", self._topic, error)
+            self.error = str(error)
+            return
+        if self.error is not None:
+            log.info("%s are read from the database again", self._topic)
+            self.error = None
+
     async def _run(self) -> None:
         while True:
             await asyncio.sleep(self._interval_s)
-            try:
-                await self._poll()
-            except StoreError as error:
-                if self.error is None:
-                    log.warning("%s stay as they were last read: %s", self._topic, error)
-                self.error = str(error)
-                continue
-            if self.error is not None:
-                log.info("%s are read from the database again", self._topic)
-                self.error = None
+            await self.poll()

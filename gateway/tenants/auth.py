@@ -4,7 +4,9 @@ The secret itself is never compared: it is hashed and the hash is looked up, so 
 goes for messages: none repeats any part of what the caller sent.
 """
 
+import asyncio
 import hashlib
+import time
 
 from gateway.errors import AuthenticationError
 from gateway.store.database import Database
@@ -21,6 +23,13 @@ _MISSING = (
 _UNKNOWN = "Incorrect API key provided. Keys are made with `tollhouse keys create`."
 
 
+LOOK_EVERY_S = 0.1  # for unknown keys, all callers together: strangers must not become the database's load
+
+
+class UnknownKeyError(AuthenticationError):
+    pass
+
+
 class Authenticator:
     """`start` before use, `aclose` after. What the CLI changes is noticed within `interval_s`."""
 
@@ -28,6 +37,8 @@ class Authenticator:
         self._database = database
         self._principals: dict[bytes, Principal] = {}
         self._watch = VersionWatch(database, "tenants", self._reload, interval_s)
+        self._look: asyncio.Task[None] | None = None  # that has not begun to read yet
+        self._next_look = 0.0
 
     async def start(self) -> None:
         """Raises StoreError when the database can't be read."""
@@ -48,12 +59,28 @@ class Authenticator:
         key = authorization[7:].strip()
         principal = self._principals.get(_sha256(key.encode("utf-8", "surrogatepass")).digest())
         if principal is None:
-            raise AuthenticationError(_UNKNOWN if key else _MISSING, headers=_SCHEME)
+            raise UnknownKeyError(_UNKNOWN if key else _MISSING, headers=_SCHEME)
         if principal.key.disabled:
             raise AuthenticationError("This API key has been disabled.", headers=_SCHEME)
         if principal.tenant.disabled:
             raise AuthenticationError("The tenant of this API key has been disabled.", headers=_SCHEME)
         return principal
+
+    async def identify(self, authorization: str | None) -> Principal:
+        """As `authenticate`, but a key that is not known is looked for once more: it may have been made just now."""
+        try:
+            return self.authenticate(authorization)
+        except UnknownKeyError:
+            if self._look is None:
+                self._look = asyncio.create_task(self._look_again(), name="look for a new key")
+            await asyncio.shield(self._look)
+            return self.authenticate(authorization)
+
+    async def _look_again(self) -> None:
+        await asyncio.sleep(self._next_look - time.monotonic())
+        self._next_look = time.monotonic() + LOOK_EVERY_S
+        self._look = None  # whoever comes from now on waits for the next look: this one may miss their key
+        await self._watch.poll()
 
     async def _reload(self) -> None:
         found = await select_principals(self._database)

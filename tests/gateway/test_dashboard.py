@@ -22,8 +22,8 @@ class Books:
     def __init__(self, database: Database, authenticator: Authenticator, keys: dict[str, str]) -> None:
         self.database, self.authenticator, self.keys = database, authenticator, keys
 
-    def sight(self, key: str | None, wanted: str = "") -> str | None:
-        return tenant_in_sight(f"Bearer {key}" if key is not None else None, self.authenticator, wanted)
+    async def sight(self, key: str | None, wanted: str = "") -> str | None:
+        return await tenant_in_sight(f"Bearer {key}" if key is not None else None, self.authenticator, wanted)
 
 
 @pytest.fixture
@@ -49,9 +49,9 @@ async def books(tmp_path: Path):
 @pytest.mark.anyio
 async def test_a_tenants_key_sees_that_tenant(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TOLLHOUSE_ADMIN_KEY", raising=False)
-    assert books.sight(books.keys["acme"]) == "acme"
-    assert books.sight(books.keys["acme"], "acme") == "acme"
-    seen = await data(books.database, tenant=books.sight(books.keys["acme"]))
+    assert await books.sight(books.keys["acme"]) == "acme"
+    assert await books.sight(books.keys["acme"], "acme") == "acme"
+    seen = await data(books.database, tenant=await books.sight(books.keys["acme"]))
     assert seen.report.total.cost_nanousd == 100
     assert {row.tenant_name for row in seen.report.rows} == {"acme"}
 
@@ -59,14 +59,14 @@ async def test_a_tenants_key_sees_that_tenant(books: Books, monkeypatch: pytest.
 @pytest.mark.anyio
 async def test_a_tenants_key_does_not_see_another_one(books: Books) -> None:
     with pytest.raises(PermissionDeniedError, match="'acme' only"):
-        books.sight(books.keys["acme"], "globex")
+        await books.sight(books.keys["acme"], "globex")
 
 
 @pytest.mark.anyio
 async def test_the_operators_key_sees_all_or_the_one_asked_for(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOLLHOUSE_ADMIN_KEY", "operator")
-    assert books.sight("operator") is None
-    assert books.sight("operator", "globex") == "globex"
+    assert await books.sight("operator") is None
+    assert await books.sight("operator", "globex") == "globex"
     assert (await data(books.database, tenant=None)).report.total.cost_nanousd == 107
     assert (await data(books.database, tenant="globex")).report.total.cost_nanousd == 7
 
@@ -76,7 +76,7 @@ async def test_the_operators_key_sees_all_or_the_one_asked_for(books: Books, mon
 async def test_anything_else_is_nobody(books: Books, monkeypatch: pytest.MonkeyPatch, key: str | None) -> None:
     monkeypatch.setenv("TOLLHOUSE_ADMIN_KEY", "operator")
     with pytest.raises(AuthenticationError):
-        books.sight(key)
+        await books.sight(key)
 
 
 @pytest.mark.anyio
@@ -85,7 +85,7 @@ async def test_without_an_operators_key_an_empty_one_opens_nothing(
 ) -> None:
     monkeypatch.setenv("TOLLHOUSE_ADMIN_KEY", "")
     with pytest.raises(AuthenticationError):
-        books.sight("")
+        await books.sight("")
 
 
 @pytest.mark.anyio

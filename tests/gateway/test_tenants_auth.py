@@ -120,3 +120,36 @@ async def test_a_start_without_a_database_says_so() -> None:
     with pytest.raises(StoreUnavailable, match="can't be reached"):
         await Authenticator(database).start()
     await database.aclose()
+
+
+@pytest.mark.anyio
+async def test_a_key_made_just_now_is_looked_for(database: Database) -> None:
+    """Without waiting for the next poll, which here is an hour away."""
+    authenticator = Authenticator(database, interval_s=3600)
+    await authenticator.start()
+    await registry.create_tenant(database, "acme")
+    for name in ("one", "two", "three"):
+        made = await registry.create_key(database, "acme", name)
+        assert (await authenticator.identify(f"Bearer {made.secret}")).key == made.key
+    await authenticator.aclose()
+
+
+@pytest.mark.anyio
+async def test_a_flood_of_unknown_keys_is_one_look(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    authenticator = Authenticator(database, interval_s=3600)
+    await authenticator.start()
+    looks = 0
+    poll = authenticator._watch.poll
+
+    async def counted() -> None:
+        nonlocal looks
+        looks += 1
+        await poll()
+
+    monkeypatch.setattr(authenticator._watch, "poll", counted)
+    refused = await asyncio.gather(
+        *(authenticator.identify(f"Bearer sk-th-{number}") for number in range(500)), return_exceptions=True
+    )
+    assert all(isinstance(error, AuthenticationError) for error in refused)
+    assert looks == 1
+    await authenticator.aclose()
