@@ -26,6 +26,7 @@ class Passage:
     namespace: str | None = None
     tier_wanted: str | None = None  # by header
     directives: Directives = NO_DIRECTIVES
+    headers: tuple[tuple[str, str], ...] = ()  # the client's, for the upstream
     id: str = field(default_factory=new_id)
     started_at: float = field(default_factory=time.time)
     started_ns: int = field(default_factory=time.perf_counter_ns)

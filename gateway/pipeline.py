@@ -24,6 +24,7 @@ from gateway.relay import Relay
 from gateway.routes import choose, explicit, longest_answer
 from gateway.upstream import attempts
 from gateway.upstream.attempts import Deployment, Served
+from gateway.upstream.http_backend import FORWARDED
 from gateway.upstream.types import Outbound
 from gateway.wire.inference import Inference
 from gateway.wire.replay import replay, rewrite_identity
@@ -52,6 +53,7 @@ class Pipeline:
             namespace=header("x-tollhouse-namespace"),
             tier_wanted=header("x-tollhouse-tier"),
             directives=Directives.parse(header("cache-control")),
+            headers=tuple((name, value) for name in FORWARDED if (value := header(name)) is not None),
         )
         try:
             if header("x-tollhouse-dry-run") == "1":
@@ -103,6 +105,7 @@ class Pipeline:
                 upstream_model=deployment.upstream_model,
                 cache_salt=tenant.id,
                 fairness_key=tenant.id,
+                headers=passage.headers,
                 longest_answer=tenant.default_max_tokens or catalog.max_output_tokens(deployment.model),
             )
 

@@ -211,6 +211,18 @@ def test_an_edited_config_is_taken_over_and_a_bad_one_is_not(proxy: Gateway) -> 
     assert proxy.post("/v1/chat/completions", body("other/ok"), key)[0] == 200
 
 
+def test_the_clients_harmless_headers_reach_the_upstream_and_no_others(
+    proxy: Gateway, upstream: MisbehavingUpstream
+) -> None:
+    key = proxy.key("acme")
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    proxy.post("/v1/chat/completions", body("probe/ok"), key, traceparent=trace, cookie="secret=1")
+    seen = upstream.of("ok")[-1].headers
+    assert seen["traceparent"] == trace
+    assert "cookie" not in seen
+    assert key not in str(seen)
+
+
 def test_health_metrics_and_the_dashboard_answer(proxy: Gateway) -> None:
     key = proxy.key("acme")
     proxy.post("/v1/chat/completions", body("probe/ok"), key)
