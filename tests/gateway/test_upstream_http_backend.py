@@ -15,6 +15,7 @@ import pytest
 from gateway.config import ProviderConfig
 from gateway.upstream.errors import ConnectFailure, ProtocolFailure, TimeoutFailure, UpstreamFailure
 from gateway.upstream.http_backend import HttpBackend
+from gateway.upstream.transport import Transport
 from gateway.upstream.types import Outbound, Reply
 from gateway.wire.chat import parse_chat
 from gateway.wire.embeddings import parse_embedding
@@ -61,6 +62,15 @@ async def events_of(reply: Reply) -> list[bytes]:
     events = [payload async for payloads in reply.events for payload in payloads]
     await reply.aclose()
     return events
+
+
+async def until_idle(backend: HttpBackend, seconds: float = 10.0) -> None:
+    """Until the last bytes of a stream, which come after all that matters, have come too."""
+    assert isinstance(backend._transport, Transport)
+    until = time.monotonic() + seconds
+    while not any(pool._idle for pool in backend._transport._pools.values()):
+        assert time.monotonic() < until, "no connection comes to rest"
+        await asyncio.sleep(0.01)
 
 
 def text_of(events: list[bytes]) -> str:
@@ -134,6 +144,7 @@ async def test_a_stream(backend: HttpBackend, upstream: MisbehavingUpstream) -> 
         assert text_of(events) == "xx"
         assert events[-1] == DONE
         assert json.loads(events[-2])["usage"]["total_tokens"] == 18
+        await until_idle(backend)
     assert upstream.num_connections == 1
 
 
@@ -174,7 +185,7 @@ async def test_the_end_is_told_at_done_and_the_connection_kept(
     started = time.perf_counter()
     await events_of(await backend.send(outbound("late-terminator", stream=True)))
     assert time.perf_counter() - started < 0.5
-    await asyncio.sleep(0.8)
+    await until_idle(backend)
     await backend.send(outbound("ok"))
     assert upstream.num_connections == 1
 
