@@ -90,7 +90,7 @@ async def watch(gateway: Gateway, until: float, counts: dict[int, int], samples:
         print(f"{max(0.0, until - time.monotonic()):6.0f} s to go  {samples[-1]:8.1f} MiB  {counts}", flush=True)
 
 
-def verdict(gateway: Gateway, samples: list[float]) -> list[str]:
+def verdict(gateway: Gateway, samples: list[float], num_answered: int) -> list[str]:
     """What is wrong after the load has ended; called once the engine had a moment to come to rest."""
     faults: list[str] = []
     if metric(gateway, "tollhouse_engine_running") or metric(gateway, "tollhouse_engine_waiting"):
@@ -103,13 +103,15 @@ def verdict(gateway: Gateway, samples: list[float]) -> list[str]:
         faults.append(f"memory grew from {max(samples[third : 2 * third]):.0f} to {max(samples[-third:]):.0f} MiB")
     gateway.stop()
     with sqlite3.connect(gateway.home / "tollhouse.db") as database:
-        open_rows = database.execute("SELECT count(*) FROM requests WHERE status = 'lost'").fetchone()[0]
-        rows = database.execute("SELECT count(*) FROM requests").fetchone()[0]
-    print(f"{rows} rows in the ledger")
-    if open_rows:
-        faults.append(f"{open_rows} requests were lost")
-    if not rows:
-        faults.append("no request was booked")
+        lost, answered, rows = database.execute(
+            "SELECT count(CASE WHEN status = 'lost' THEN 1 END), count(CASE WHEN status = 'ok' THEN 1 END), count(*)"
+            " FROM requests"
+        ).fetchone()
+    print(f"{rows} rows in the ledger, {answered} of them answered")
+    if lost:
+        faults.append(f"{lost} requests were lost")
+    if answered < num_answered:
+        faults.append(f"{num_answered} answers came, and {answered} were booked")
     return faults
 
 
@@ -123,7 +125,7 @@ async def soak(minutes: float) -> list[str]:
             until, counts, samples = time.monotonic() + minutes * 60, dict[int, int](), list[float]()
             await asyncio.gather(load(gateway, key, until, counts), watch(gateway, until, counts, samples))
             await asyncio.sleep(3.0)
-            faults = verdict(gateway, samples)
+            faults = verdict(gateway, samples, counts.get(200, 0))
             if any(status >= 500 and status != 503 for status in counts):
                 faults.append(f"errors of our own: {counts}")
             return faults
