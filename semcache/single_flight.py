@@ -72,7 +72,8 @@ class SingleFlight:
             return await turn
         except asyncio.CancelledError:
             if turn.cancelled():
-                followers.remove(turn)
+                if turn in followers:  # else the leader left in the same turn of the loop, and passed this one over
+                    followers.remove(turn)
             elif turn.result() is None:  # became the leader in the very moment it left: the next one must lead
                 self._hand_over(key, None)
             raise

@@ -118,6 +118,31 @@ async def test_a_follower_cancelled_in_the_moment_it_became_leader_hands_over(an
     assert len(flights) == 0
 
 
+async def test_a_follower_cancelled_in_the_moment_its_leader_leaves_is_cancelled_and_nothing_else() -> None:
+    flights = SingleFlight()
+    released = asyncio.Event()
+
+    async def lead() -> None:
+        async with flights.join(b"k"):
+            await released.wait()
+            follower.cancel()  # before the hand-over, which finds it cancelled and passes it over
+
+    async def follow() -> None:
+        async with flights.join(b"k"):
+            pass
+
+    leader = asyncio.create_task(lead())
+    await asyncio.sleep(0)  # it leads
+    follower = asyncio.create_task(follow())
+    await asyncio.sleep(0)
+    assert flights.num_followers(b"k") == 1
+    released.set()
+    with pytest.raises(asyncio.CancelledError):
+        await follower
+    await leader
+    assert len(flights) == 0
+
+
 async def test_all_leaving_leaves_nothing_behind(answer: StoredAnswer) -> None:
     upstream = Upstream(SingleFlight(), answer)
     tasks = [asyncio.create_task(upstream.ask()) for _ in range(4)]
