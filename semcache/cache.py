@@ -74,7 +74,8 @@ class SemanticCache:
         """What is known of the question.
 
         With `read=False` ("no-cache") there is no hit. Unless there is an exact hit or no text, the result carries the
-        text's embedding for others to use; `embed=False` computes it only where this look-up itself needs it.
+        text's embedding for others to use; `embed=False` computes it only where the cache itself needs it, be it to
+        look or to admit the answer.
         `similarity_threshold`, a cosine, overrides the option for this call; CacheError if out of range, 0 included.
         """
         if similarity_threshold is not None:
@@ -99,7 +100,8 @@ class SemanticCache:
     async def _beyond_exact(self, question: Question, read: bool, embed: bool, override: float | None) -> Lookup:
         refused = self._refused(question, read)
         outcome: Outcome = "bypass" if refused in ("disabled", "no-cache") else "miss"
-        if refused is not None and not (embed and question.text):
+        wanted = question.text if embed else refused == "no-cache" and self._lacks_vector(question)
+        if refused is not None and not wanted:
             return Lookup(outcome=outcome, reason=refused)
         if self._embedder is None:
             return Lookup(outcome=outcome, reason=refused or "no-embedder")
@@ -135,6 +137,12 @@ class SemanticCache:
         if len(Text(question.text).content) < self._options.min_content_words:
             return "short-text"
         return None
+
+    def _lacks_vector(self, question: Question) -> bool:
+        """The semantic tier may keep the question, and has no vector of it yet."""
+        if self._embedder is None or self._refused(question, read=True) is not None:
+            return False
+        return self._shelf.vector_of(question, self._embedder.embedder.id) is None
 
     async def _exact(self, question: Question) -> Lookup | None:
         entry = self._shelf.by_key(question.exact_key)
@@ -204,10 +212,13 @@ class SemanticCache:
     async def admit(self, question: Question, answer: StoredAnswer, embedding: Vector | None) -> str:
         """Stores an answer, in place of one to the same exact key. Returns "stored", or why it was not.
 
-        `embedding` is (d,) float32 of length 1, as `lookup` gave it; CacheError for another shape or length.
+        `embedding` is (d,) float32 of length 1, as `lookup` gave it; CacheError for another shape or length. None
+        keeps the vector of the entry that it replaces.
         """
         if self._refused(question, read=True) is not None or self._embedder is None:
             embedding = None
+        elif embedding is None:
+            embedding = self._shelf.vector_of(question, self._embedder.embedder.id)
         refused = refusal(answer, entry_bytes(question, answer, embedding), self._options, self._clock())
         if refused is not None:
             self._rejections[refused] += 1
@@ -246,6 +257,8 @@ class SemanticCache:
         """Takes over new options; a smaller budget evicts at once. Raises CacheError and keeps the old ones."""
         self._options = self._checked(options)
         self._shelf.resize(options.max_mb * MB)
+        if self._shared is not None:
+            self._shared.ttl_s = options.ttl_s
 
     async def aclose(self) -> None:
         """Waits for deletions in the shared store that are still on their way."""

@@ -71,6 +71,14 @@ class VectorIndex:
             home = self._partitions[partition] = _Partition(self.dimension)
         self._places[number] = (partition, home.add(number, vector))
 
+    def vector(self, number: int) -> Vector | None:
+        """The (d,) float32 vector of an entry, as precise as it is kept; None if it has none."""
+        place = self._places.get(number)
+        if place is None:
+            return None
+        partition, row = place
+        return self._partitions[partition].vector(row)
+
     def remove(self, number: int) -> bool:
         """Forgets an entry's vector at once: no later search returns it. False if it has none."""
         place = self._places.pop(number, None)
@@ -113,6 +121,10 @@ class _Partition:
         self.numbers.append(number)
         self.peak = max(self.peak, len(self.numbers))
         return len(self.numbers) - 1
+
+    def vector(self, row: int) -> Vector:
+        vector: Vector = self._index.reconstruct(row)  # (d,)
+        return vector
 
     def remove(self, row: int) -> int | None:
         """Moves the last row into the hole and says whose it is; None if the hole was the last row.

@@ -54,6 +54,15 @@ class Shelf:
         found = self.vectors.search(partition, vector, k)
         return [(self._by_number[neighbour.number], neighbour.similarity) for neighbour in found]
 
+    def vector_of(self, question: Question, embedder_id: str) -> Vector | None:
+        """The (d,) vector by which this very question is found already; None if it is not, or by another embedder."""
+        entry = self._by_key.get(question.exact_key)
+        if entry is None or entry.question != question:
+            return None
+        if self.vectors is None or self.vectors.embedder_id != embedder_id:
+            return None
+        return self.vectors.vector(entry.number)
+
     def touch(self, entry: Entry) -> None:
         """Counts as a use. An entry that has left meanwhile stays away."""
         if entry in self:

@@ -172,6 +172,32 @@ async def test_no_cache_reads_nothing_but_still_embeds(cache_of: CacheOf, ask: A
     assert (await cache.lookup(ask("What is the capital of France?"), read=False, embed=False)).embedding is None
 
 
+async def test_a_refreshed_answer_is_still_found_by_paraphrase(cache_of: CacheOf, ask: Ask, reply: Reply) -> None:
+    cache = cache_of(similarity_threshold=0.85)
+    question = ask("How do I reset my password?")
+    for round_ in range(3):
+        unread = await cache.lookup(question, read=False, embed=False)  # "no-cache", of a request that is not routed
+        assert (unread.embedding is not None) == (round_ == 0)  # later ones find the vector of the replaced entry
+        await cache.admit(question, reply(question, b"round %d" % round_), unread.embedding)
+        found = await cache.lookup(ask("How can I reset my password?"))
+        assert found.outcome == "hit-semantic"
+        assert found.answer is not None
+        assert found.answer.body == b"round %d" % round_
+    assert (cache.stats().entries, cache.stats().vectors) == (1, 1)
+
+
+async def test_a_refresh_keeps_no_vector_that_the_semantic_tier_may_not_use(
+    cache_of: CacheOf, ask: Ask, remember: Remember, reply: Reply
+) -> None:
+    cache = cache_of()
+    question = ask("How do I reset my password?")
+    await remember(cache, question)
+    cache.reconfigure(CacheOptions(semantic=False))
+    assert (await cache.lookup(question, read=False, embed=False)).embedding is None
+    await cache.admit(question, reply(question), None)
+    assert (cache.stats().entries, cache.stats().vectors) == (1, 0)
+
+
 async def test_switched_off_is_a_bypass(cache_of: CacheOf, ask: Ask, remember: Remember) -> None:
     cache = cache_of(enabled=False)
     await remember(cache, ask("What is the capital of France?"))

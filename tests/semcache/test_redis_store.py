@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from redis.asyncio import Redis
 
 from semcache.cache import SemanticCache
 from semcache.errors import StoreError
@@ -44,6 +45,17 @@ async def test_a_value_expires(redis_url: str) -> None:
     await asyncio.sleep(0.1)
     assert await store.get(b"key") is None
     await store.aclose()
+
+
+async def test_a_changed_ttl_counts_for_what_is_stored_from_then_on(
+    redis_url: str, store: RedisExactStore, ask: Ask, reply: Reply
+) -> None:
+    cache = SemanticCache(CacheOptions(ttl_s=60), None, store)
+    cache.reconfigure(CacheOptions(ttl_s=7200))
+    question = ask("What is the capital of France?")
+    await cache.admit(question, reply(question), None)
+    async with Redis.from_url(redis_url) as redis:
+        assert 7100 < await redis.ttl(PREFIX + question.exact_key) <= 7200
 
 
 async def test_two_caches_share_exact_hits(redis_url: str, store: RedisExactStore, ask: Ask, reply: Reply) -> None:
