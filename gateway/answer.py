@@ -4,6 +4,7 @@ Litestar's own Response and Stream cost more than the rest of the framework toge
 messages that an answer needs, and keep the connection's end in our hands.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, Iterable
 from typing import Any, Protocol
 
@@ -59,9 +60,11 @@ def error_answer(error: ApiError, headers: Headers | None = None) -> Answer:
 
 
 class Source(Protocol):
-    """A stream of bytes that is told how it ended: `events` runs to its end, or is closed when the client leaves."""
+    """A stream of bytes. `close` follows in any case, also where `events` was never begun."""
 
     def events(self) -> AsyncGenerator[bytes, None]: ...
+
+    async def close(self) -> None: ...
 
 
 class StreamAnswer:
@@ -86,4 +89,10 @@ class StreamAnswer:
         except ClientClosedRequest:
             pass  # nobody is there to be told; the source keeps its own books
         finally:
+            await asyncio.shield(self._close(events))
+
+    async def _close(self, events: AsyncGenerator[bytes, None]) -> None:
+        try:
             await events.aclose()
+        finally:
+            await self.source.close()

@@ -16,6 +16,8 @@ from gateway.telemetry.metrics import Metrics
 from gateway.wire.usage import Usage
 from semcache.types import StoredAnswer
 
+NOTHING = Usage()
+
 
 class Bookkeeper:
     def __init__(self, ledger: Ledger, prices: PriceBook, metrics: Metrics, baseline_model: str = "") -> None:
@@ -30,6 +32,10 @@ class Bookkeeper:
         self._ledger.open_attempt(replace(attempt, usage=least), passage.opening())
 
     def attempt_closed(self, passage: Passage, attempt: AttemptRecord) -> None:
+        """Priced. A call that was cut off before it reported anything is charged its prompt: it may well have run."""
+        if attempt.usage == NOTHING and _may_have_run(attempt):
+            least = Usage(prompt_tokens=prompt_tokens(passage.inference), estimated=True)
+            attempt = replace(attempt, usage=least)
         cost = self._prices.cost_nanousd(attempt.model, attempt.usage)
         passage.attempts.append(replace(attempt, cost_nanousd=cost))
 
@@ -77,12 +83,12 @@ class Bookkeeper:
         )
 
     def _served(self, passage: Passage, status: Status) -> RequestRecord:
-        """Failed attempts are paid for too, and only an answer saves anything."""
+        """Failed attempts are paid for too, and only a whole answer saves anything."""
         attempts = tuple(passage.attempts)
         if not attempts:
             return passage.opening()
         last = attempts[-1]
-        savings = Savings() if status == "error" else self._compare(passage, last.model, last.usage, hit=False)
+        savings = Savings() if status != "ok" else self._compare(passage, last.model, last.usage, hit=False)
         return replace(
             passage.opening(),
             model=last.model,
@@ -101,3 +107,28 @@ class Bookkeeper:
         if passage.inference.endpoint == "embeddings":
             baseline = ""
         return compare(self._prices, model=model, usage=usage, baseline_model=baseline or None, hit=hit)
+
+
+class Observer:
+    """Every call of a model goes into the books before it leaves and after it ended (`upstream.AttemptObserver`)."""
+
+    __slots__ = ("_bookkeeper", "_passage")
+
+    def __init__(self, passage: Passage, bookkeeper: Bookkeeper) -> None:
+        self._passage = passage
+        self._bookkeeper = bookkeeper
+
+    def attempt_opened(self, record: AttemptRecord) -> None:
+        self._passage.num_attempts += 1
+        self._bookkeeper.attempt_opened(self._passage, record)
+
+    def attempt_closed(self, record: AttemptRecord) -> None:
+        self._bookkeeper.attempt_closed(self._passage, record)
+
+
+def _may_have_run(attempt: AttemptRecord) -> bool:
+    """It left us and no answer says that it was refused."""
+    code = attempt.error_code or ""
+    if attempt.status == "cancelled":
+        return True
+    return code == "protocol_error" or (code.startswith("timeout") and code != "timeout_connect")

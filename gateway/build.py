@@ -10,7 +10,7 @@ from engine.client import EngineClient
 from engine.types import EngineOptions
 from gateway.bookkeeping import Bookkeeper
 from gateway.catalog import Catalog
-from gateway.config import CacheConfig, Config, EngineConfig, LimitsConfig, home
+from gateway.config import EMBEDDER, CacheConfig, Config, EngineConfig, LimitsConfig, home
 from gateway.config_check import ConfigError
 from gateway.house import House, Snapshot
 from gateway.ledger.ledger import Ledger
@@ -23,7 +23,7 @@ from gateway.telemetry.parts import cache_metrics, engine_metrics, ledger_metric
 from gateway.tenants.auth import Authenticator
 from gateway.tenants.limits import Limiter
 from gateway.tenants.types import Limits
-from gateway.upstream.backends import EMBEDDER, Backends, Providers
+from gateway.upstream.backends import Backends, Providers
 from routing.errors import HeadMismatch, RoutingError
 from routing.heads import Heads, load, load_shipped
 from routing.router import Router
@@ -67,6 +67,7 @@ async def open_house(config: Config, stack: AsyncExitStack) -> House:
         metrics=metrics,
         cache=cache,
         backends=backends,
+        shares=bool(config.store.redis_url),
         snapshot=_snapshot(config, backends, providers),
     )
     backends.adopt(providers)
@@ -75,13 +76,18 @@ async def open_house(config: Config, stack: AsyncExitStack) -> House:
 
 
 async def apply(house: House, config: Config) -> None:
-    """Takes over a changed config: all of it or, with ConfigError, nothing."""
+    """Takes over a changed config: all of it or, with an exception, nothing but new prices."""
     _refuse_new_engines(config, house.backends)
     providers = _plan(config, house.backends)
-    snapshot = _snapshot(config, house.backends, providers)
-    await house.prices.seed(config.model)
+    snapshot = _snapshot(config, house.backends, providers, house.snapshot.catalog)
+    old = _cache_options(house.snapshot.config.cache)
+    try:
+        house.cache.reconfigure(_cache_options(config.cache))
+        await house.prices.seed(config.model)
+    except BaseException:
+        house.cache.reconfigure(old)
+        raise
     house.backends.adopt(providers)
-    house.cache.reconfigure(_cache_options(config.cache))
     house.limiter.set_defaults(_limits(config.limits))
     house.bookkeeper.baseline_model = config.baseline_model
     house.snapshot = snapshot
@@ -95,9 +101,9 @@ def _plan(config: Config, backends: Backends) -> Providers:
         raise ConfigError([f"provider: {error}"]) from error
 
 
-def _snapshot(config: Config, backends: Backends, providers: Providers) -> Snapshot:
+def _snapshot(config: Config, backends: Backends, providers: Providers, previous: Catalog | None = None) -> Snapshot:
     by_name = backends.local | {name: backend for name, (_, _, backend) in providers.items()}
-    catalog = Catalog(config, by_name, backends.context_tokens())
+    catalog = Catalog(config, by_name, backends.context_tokens(), previous)
     try:
         router = Router(catalog.policy, _heads(backends.embedder)) if catalog.policy is not None else None
     except RoutingError as error:

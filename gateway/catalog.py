@@ -2,14 +2,17 @@
 
 import fnmatch
 from collections.abc import Mapping
+from typing import Any
 
-from gateway.config import Config, ModelConfig
+import msgspec
+
+from gateway.config import AUTO, Config, ModelConfig
 from gateway.errors import NotFoundError
 from gateway.upstream.attempts import Deployment
+from gateway.upstream.breaker import Breaker
 from gateway.upstream.types import Backend
 from routing.types import Candidate, Policy, Rule, Tier
 
-AUTO = "auto"
 MAX_DEPLOYMENTS = 1000  # names that a glob matched are the client's choice: the memory of them has to end somewhere
 DEFAULT_MAX_OUTPUT_TOKENS = 1024  # reserved for a model that does not say
 
@@ -17,8 +20,17 @@ DEFAULT_MAX_OUTPUT_TOKENS = 1024  # reserved for a model that does not say
 class Catalog:
     """Models by exact name first, then by glob in the config's order."""
 
-    def __init__(self, config: Config, backends: Mapping[str, Backend], contexts: Mapping[str, int]) -> None:
-        """`backends` by provider or engine name; `contexts`: an engine's context length in tokens, by its name."""
+    def __init__(
+        self,
+        config: Config,
+        backends: Mapping[str, Backend],
+        contexts: Mapping[str, int],
+        previous: "Catalog | None" = None,
+    ) -> None:
+        """`backends` by provider or engine name; `contexts`: an engine's context length in tokens, by its name.
+
+        Deployments of the `previous` catalog that are the same in this one keep their breakers.
+        """
         self._exact = {model.name: model for model in config.model if not model.is_glob}
         self._globs = [model for model in config.model if model.is_glob]
         self._backends = backends
@@ -26,9 +38,15 @@ class Catalog:
         self._key_variables = {p.name: p.api_key_env for p in config.provider if not p.usable}
         self._retries = {provider.name: provider.max_retries for provider in config.provider}
         self._deployments: dict[str, Deployment] = {}
+        self._of_globs: dict[str, Deployment] = {}
+        self._before = dict(previous._deployments) if previous is not None else {}
         self.tier_of = {model: name for name, tier in reversed(config.tier.items()) for model in tier.models}
         self.tiers = {name: tier.models for name, tier in config.tier.items()}
         self.policy = self._policy(config)
+        self._behind_auto = [
+            [(tier, model, self.behind(model)) for tier, models in self.tiers.items() for model in models],
+            msgspec.to_builtins(config.router),
+        ]
 
     def model(self, name: str, kind: str) -> ModelConfig:
         """The configured model behind a name that a client used, or NotFoundError."""
@@ -49,14 +67,15 @@ class Catalog:
 
     def missing_key(self, name: str) -> str | None:
         """The environment variable that would make this model usable; None when it is usable."""
-        model = self._exact.get(name)
+        model = self._find(name)
         return self._key_variables.get(model.provider) if model else None
 
     def deployment(self, name: str) -> Deployment:
         """`name` as a client wrote it. Kept, so that its breaker remembers; of a glob's many names, the latest ones."""
-        known = self._deployments.get(name)
-        if known is not None:
-            return known
+        known = self._deployments.get(name) or self._of_globs.get(name)
+        return known if known is not None else self._deploy(name)
+
+    def _deploy(self, name: str) -> Deployment:
         model = self._find(name)
         assert model is not None, "candidates come from this catalog"
         server = model.engine or model.provider
@@ -65,11 +84,27 @@ class Catalog:
             backend=self._backends[server],
             upstream_model=model.upstream_name or name,
             max_retries=self._retries.get(server, 0),
+            breaker=self._breaker(name, self._backends[server], model.upstream_name or name),
         )
-        if len(self._deployments) >= MAX_DEPLOYMENTS:
-            del self._deployments[next(iter(self._deployments))]
-        self._deployments[name] = deployment
+        if not model.is_glob:
+            self._deployments[name] = deployment
+            return deployment
+        if len(self._of_globs) >= MAX_DEPLOYMENTS:
+            del self._of_globs[next(iter(self._of_globs))]
+        self._of_globs[name] = deployment
         return deployment
+
+    def _breaker(self, name: str, backend: Backend, upstream_model: str) -> Breaker:
+        before = self._before.get(name)
+        unchanged = before is not None and before.backend is backend and before.upstream_model == upstream_model
+        return before.breaker if before is not None and unchanged else Breaker()
+
+    def behind(self, name: str) -> Any:
+        """What answers to a name at present. With another config, what is stored now belongs to another question."""
+        if name == AUTO:
+            return self._behind_auto
+        model = self._find(name)
+        return [model.engine or model.provider, model.upstream_name] if model else None
 
     def max_output_tokens(self, name: str) -> int:
         model = self._find(name)

@@ -19,6 +19,10 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 Name = Annotated[str, Meta(min_length=1, pattern=r"^[^\s]+$")]
 
 
+AUTO = "auto"  # the model name that leaves the choice to the router
+EMBEDDER = "embedder"  # the engine name that stands for the [embedding] model
+
+
 class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     pass
 
@@ -193,13 +197,18 @@ def _check_references(config: Config) -> None:
     unique("model", models)
     for name in set(engines) & set(providers):
         faults.append(f"provider: {name!r} is also the name of an engine")
+    for what, names in (("engine", engines), ("provider", providers)):
+        if EMBEDDER in names:
+            faults.append(f"{what}: {EMBEDDER!r} is the name of the bundled embedder; choose another")
+    if AUTO in models:
+        faults.append(f"model: {AUTO!r} is what clients say to leave the choice to the router; choose another name")
     for index, model in enumerate(config.model):
         where = f"model[{index}] ({model.name})"
         if bool(model.provider) == bool(model.engine):
             faults.append(f"{where}: give exactly one of provider and engine")
         elif model.provider and model.provider not in providers:
             faults.append(f"{where}.provider: no provider named {model.provider!r}{suggest(model.provider, providers)}")
-        elif model.engine and model.engine not in [*engines, "embedder"]:
+        elif model.engine and model.engine not in [*engines, EMBEDDER]:
             faults.append(f"{where}.engine: no engine named {model.engine!r}{suggest(model.engine, engines)}")
     for name, tier in config.tier.items():
         for model_name in tier.models:

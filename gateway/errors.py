@@ -3,12 +3,12 @@
 ApiError                       (status, type, code)
 ├── InvalidRequestError        400 invalid_request_error; `param` names the field
 │   ├── ContextLengthExceeded  400 context_length_exceeded
-│   └── PayloadTooLarge        413
+│   ├── PayloadTooLarge        413 request_too_large
+│   └── MethodNotAllowedError  405 method_not_allowed
 ├── AuthenticationError        401 invalid_api_key
 ├── PermissionDeniedError      403
 ├── NotFoundError              404; model_not_found for models
 ├── RateLimitError             429 rate_limit_exceeded, retry-after
-│   └── BudgetExceeded         429 insufficient_quota
 ├── ClientClosedRequest        499, logged and never seen by anyone
 ├── UpstreamError              502: every candidate failed; an upstream's own 4xx passes as it came
 │   └── UpstreamTimeout        504
@@ -89,11 +89,6 @@ class RateLimitError(ApiError):
     status = 429
     type = "requests"
     code = "rate_limit_exceeded"
-
-
-class BudgetExceeded(RateLimitError):
-    type = "insufficient_quota"
-    code = "insufficient_quota"
 
 
 class ClientClosedRequest(ApiError):

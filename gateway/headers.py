@@ -27,6 +27,7 @@ def describe(passage: Passage) -> Headers:
     if decision is not None:
         pairs.append(("x-tollhouse-route", decision.reason))
     pairs.append(("x-tollhouse-attempts", str(passage.num_attempts)))
+    pairs += passage.ticket.headers().items()
     return encode_headers(pairs)
 
 

@@ -37,15 +37,16 @@ class House:
     cache: SemanticCache
     backends: Backends
     snapshot: Snapshot
+    shares: bool = False  # limits and exact answers with other gateways, through Redis
     ready: bool = False
 
     def condition(self) -> dict[str, str]:
         """What works less than well at the moment, in words; "ok" where nothing is to be said."""
         books = self.ledger.stats()
         found = {
-            "journal": books.journal_error or "ok",
-            "database": books.database_error or self.authenticator.error or "ok",
+            "journal": "failing: records are kept in memory" if books.journal_error else "ok",
+            "database": "away" if books.database_error or self.authenticator.error else "ok",
         }
-        if self.snapshot.config.store.redis_url:
+        if self.shares:
             found["redis"] = "ok" if self.limiter.shared else "away: counting in this process"
         return found

@@ -14,6 +14,7 @@ from gateway.wire.inference import Inference
 from routing.types import Decision
 from semcache.types import Lookup, Question, Vector
 
+NO_TICKET = Ticket()  # before admission
 NOT_ASKED = Lookup(outcome="bypass", reason="not-asked")
 
 
@@ -22,11 +23,11 @@ class Passage:
     principal: Principal
     inference: Inference
     config_hash: str
-    ticket: Ticket
     namespace: str | None = None
     tier_wanted: str | None = None  # by header
     directives: Directives = NO_DIRECTIVES
     headers: tuple[tuple[str, str], ...] = ()  # the client's, for the upstream
+    ticket: Ticket = NO_TICKET
     id: str = field(default_factory=new_id)
     started_at: float = field(default_factory=time.time)
     started_ns: int = field(default_factory=time.perf_counter_ns)

@@ -10,25 +10,27 @@ from typing import Any
 
 import msgspec
 
-from gateway.answer import EVENT_STREAM, JSON, Answer, StreamAnswer, encode_headers, error_answer
+from gateway.answer import EVENT_STREAM, JSON, Answer, Headers, StreamAnswer, encode_headers, error_answer
+from gateway.bookkeeping import Observer
 from gateway.departure import Departure
 from gateway.errors import ApiError, ClientClosedRequest, InternalError
 from gateway.estimates import usage_of_unreported, worst_case_tokens
 from gateway.headers import describe, settle_up, settle_up_comment
 from gateway.house import House, Snapshot
-from gateway.ledger.records import AttemptRecord, Status
+from gateway.ledger.records import Status
 from gateway.passage import Passage
 from gateway.question import Directives
-from gateway.recall import keep, look_up
+from gateway.recall import discard, keep, look_up
 from gateway.relay import Relay
 from gateway.routes import choose, explicit, longest_answer
 from gateway.upstream import attempts
 from gateway.upstream.attempts import Deployment, Served
 from gateway.upstream.http_backend import FORWARDED
-from gateway.upstream.types import Outbound
+from gateway.upstream.types import Outbound, Reply
 from gateway.wire.inference import Inference
 from gateway.wire.replay import replay, rewrite_identity
 from gateway.wire.sse import DONE, frame, frames
+from semcache.types import StoredAnswer
 
 log = logging.getLogger("tollhouse.pipeline")
 
@@ -44,20 +46,19 @@ class Pipeline:
         """Raises ApiError for what is refused at the gate; once admitted, a request always gets its record."""
         house, snapshot = self._house, self._house.snapshot  # one config for the whole request
         principal = await house.authenticator.identify(header("authorization"))
-        inference = parse(raw)
         passage = Passage(
             principal=principal,
-            inference=inference,
+            inference=parse(raw),
             config_hash=snapshot.config.hash,
-            ticket=await house.limiter.admit(principal),
             namespace=header("x-tollhouse-namespace"),
             tier_wanted=header("x-tollhouse-tier"),
             directives=Directives.parse(header("cache-control")),
             headers=tuple((name, value) for name in FORWARDED if (value := header(name)) is not None),
         )
+        passage.ticket = await house.limiter.admit(principal)
+        if header("x-tollhouse-dry-run") == "1":
+            return await self._dry_run(passage, snapshot)
         try:
-            if header("x-tollhouse-dry-run") == "1":
-                return await self._dry_run(passage, snapshot)
             return await self._serve(passage, snapshot, receive)
         except ApiError as error:
             return await self._refuse(passage, error)
@@ -71,17 +72,15 @@ class Pipeline:
     async def _serve(self, passage: Passage, snapshot: Snapshot, receive: Any) -> Answer | StreamAnswer:
         house = self._house
         decided = explicit(passage, snapshot)
-        passage.lookup = await look_up(passage, house, snapshot, embed=decided is None)
-        passage.embedding = passage.lookup.embedding
-        if passage.lookup.answer is not None:
-            return await self._replay(passage, passage.lookup.answer.body)
+        await look_up(passage, house, snapshot, embed=decided is None)
+        if (stored := passage.lookup.answer) is not None and (body := self._replayable(passage, stored)) is not None:
+            return await self._replay(passage, body)
         passage.decision = decided or await choose(passage, house, snapshot)
         await passage.ticket.reserve(worst_case_tokens(passage.inference, longest_answer(passage, snapshot)))
         async with Departure(receive):
             served = await self._attempt(passage, snapshot)
         if served.is_stream:
-            relay = Relay(passage, served, house)
-            return StreamAnswer(relay, describe(passage))
+            return StreamAnswer(Relay(passage, served, house), describe(passage))
         return await self._whole(passage, served)
 
     async def _dry_run(self, passage: Passage, snapshot: Snapshot) -> Answer:
@@ -110,7 +109,7 @@ class Pipeline:
             )
 
         deployments = [catalog.deployment(model) for model in passage.decision.candidates]
-        served = await attempts.run(deployments, outbound_for, _Observer(passage, self._house))
+        served = await attempts.run(deployments, outbound_for, Observer(passage, self._house.bookkeeper))
         passage.served_model = served.deployment.model
         return served
 
@@ -129,23 +128,28 @@ class Pipeline:
                 passage, status="error", http_status=reply.status, error_code=f"http_{reply.status}"
             )
         await passage.ticket.settle(record.usage.total_tokens)
-        theirs = encode_headers(reply.headers)
-        content_type = next((pair for pair in theirs if pair[0] == b"content-type"), JSON)
-        headers = [*(pair for pair in theirs if pair is not content_type), *describe(passage), *settle_up(record)]
-        return Answer(body, status=reply.status, headers=headers, content_type=content_type)
+        return _as_wanted(passage, reply, body, [*describe(passage), *settle_up(record)])
+
+    def _replayable(self, passage: Passage, stored: StoredAnswer) -> bytes | None:
+        """A stored answer under a new identity, as a stream if the client asked for one; None if it can't be."""
+        try:
+            body = rewrite_identity(stored.body, passage.answer_id, int(passage.started_at))
+            if not passage.inference.stream:
+                return body
+            *payloads, _done = replay(body, include_usage=passage.inference.include_usage)
+            return frames(payloads)
+        except ValueError as error:
+            discard(passage, self._house, stored, str(error))
+            return None
 
     async def _replay(self, passage: Passage, body: bytes) -> Answer:
-        """A stored answer under an identity of its own, as a stream if the client asked for one."""
         passage.note_first_token()
         record = self._house.bookkeeper.settle(passage)
         await passage.ticket.settle()
-        body = rewrite_identity(body, passage.answer_id, int(passage.started_at))
         headers = [*describe(passage), *settle_up(record)]
         if not passage.inference.stream:
             return Answer(body, headers=headers)
-        *payloads, _done = replay(body, include_usage=passage.inference.include_usage)
-        stream = frames(payloads) + settle_up_comment(record) + frame(DONE)
-        return Answer(stream, content_type=EVENT_STREAM, headers=headers)
+        return Answer(body + settle_up_comment(record) + frame(DONE), content_type=EVENT_STREAM, headers=headers)
 
     async def _refuse(self, passage: Passage, error: ApiError) -> Answer:
         status: Status = "cancelled" if isinstance(error, ClientClosedRequest) else "error"
@@ -154,18 +158,16 @@ class Pipeline:
         return error_answer(error, [*describe(passage), *settle_up(record)])
 
 
-class _Observer:
-    """Every call of a model goes into the books before it leaves and after it ended."""
-
-    __slots__ = ("_house", "_passage")
-
-    def __init__(self, passage: Passage, house: House) -> None:
-        self._passage = passage
-        self._house = house
-
-    def attempt_opened(self, record: AttemptRecord) -> None:
-        self._passage.num_attempts += 1
-        self._house.bookkeeper.attempt_opened(self._passage, record)
-
-    def attempt_closed(self, record: AttemptRecord) -> None:
-        self._house.bookkeeper.attempt_closed(self._passage, record)
+def _as_wanted(passage: Passage, reply: Reply, body: bytes, headers: Headers) -> Answer:
+    """The body as it came; as a stream for a client that asked for one and an upstream that can't."""
+    theirs = encode_headers(reply.headers)
+    content_type = next((pair for pair in theirs if pair[0] == b"content-type"), JSON)
+    headers = [*(pair for pair in theirs if pair is not content_type), *headers]
+    if passage.inference.stream and reply.status < 300:
+        try:
+            payloads = replay(body, include_usage=passage.inference.include_usage)
+        except ValueError:
+            log.warning("request %s: a stream was asked for, and what came is neither one nor an answer", passage.id)
+        else:
+            return Answer(frames(payloads), content_type=EVENT_STREAM, headers=headers)
+    return Answer(body, status=reply.status, headers=headers, content_type=content_type)

@@ -3,6 +3,8 @@
 Everything that can change the answer separates: unknown fields too. Only what provably can't is left out.
 """
 
+from typing import Any
+
 import msgspec
 
 from gateway.wire.inference import Inference, Message
@@ -25,10 +27,10 @@ NEUTRAL_FIELDS = frozenset(
 )
 DEFAULTS: dict[str, tuple[bytes, ...]] = {
     # A field at its default is the same request as one without the field.
-    "temperature": (b"1", b"1.0", b"null"),
-    "top_p": (b"1", b"1.0", b"null"),
+    "temperature": (b"null",),  # a server's own default need not be OpenAI's
+    "top_p": (b"null",),
     "n": (b"1", b"null"),
-    "stop": (b"null", b"[]"),
+    "stop": (b"null",),
     "presence_penalty": (b"0", b"0.0", b"null"),
     "frequency_penalty": (b"0", b"0.0", b"null"),
     "logit_bias": (b"null", b"{}"),
@@ -55,7 +57,7 @@ class Directives(msgspec.Struct, frozen=True, gc=False):
         if not header:
             return NO_DIRECTIVES
         names = [part.strip().lower() for part in header.split(",")]
-        ages = [name[8:] for name in names if name.startswith("max-age=") and name[8:].isdigit()]
+        ages = [name[8:] for name in names if name.startswith("max-age=") and name[8:].isascii() and name[8:].isdigit()]
         return cls(
             "no-store" in names, "no-cache" in names, "only-if-cached" in names, float(ages[0]) if ages else None
         )
@@ -75,30 +77,34 @@ def why_not_cacheable(inference: Inference, max_temperature: float) -> str | Non
     return None
 
 
-def ask(inference: Inference, *, owner: tuple[str, ...], bounds: str | None) -> Question:
-    """`owner` is who may share answers (tenant, namespace); `bounds` what narrows `auto` (a tier asked for)."""
+def ask(inference: Inference, *, owner: tuple[str, ...], behind: Any, bounds: str | None) -> Question:
+    """`owner` is who may share answers (tenant, namespace), `behind` what answers to the model's name at present,
+    `bounds` what narrows `auto` (a tier asked for).
+    """
     shaping = {
         name: msgspec.json.decode(value)
         for name, value in inference.fields.items()
         if name not in NEUTRAL_FIELDS and bytes(value) not in DEFAULTS.get(name, ())
     }
-    last, history = _last_turn(inference)
-    partition = digest(owner, inference.endpoint, bounds, shaping, history)
+    last, rest = _last_turn(inference)
+    partition = digest(owner, inference.endpoint, behind, bounds, shaping, rest)
     return Question(partition=partition, exact_key=digest(partition.hex(), last), text=_semantic_text(inference))
 
 
-def _last_turn(inference: Inference) -> tuple[object, list[object]]:
+def _last_turn(inference: Inference) -> tuple[Any, list[Any]]:
+    """What the last turn says, and everything else: earlier turns, and whatever the last one holds beside (a name)."""
     if inference.endpoint == "completions":
         return inference.prompts[0], []
-    turns: list[object] = msgspec.json.decode(inference.fields["messages"])  # raw: fields we don't know separate too
-    return turns[-1], turns[:-1]
+    turns: list[dict[str, Any]] = msgspec.json.decode(inference.fields["messages"])  # raw: unknown fields count too
+    *earlier, last = turns
+    return last.pop("content", None), [*earlier, last]
 
 
 def _semantic_text(inference: Inference) -> str:
     """What is embedded: the user's last turn, if it is plain text and stands in no tool conversation."""
     if inference.endpoint == "completions":
         prompt = inference.prompts[0]
-        return prompt if isinstance(prompt, str) else ""
+        return prompt if isinstance(prompt, str) and not inference.echo else ""
     last = inference.messages[-1]
     if last.role != "user" or not isinstance(last.content, str) or any(map(_involves_tools, inference.messages)):
         return ""

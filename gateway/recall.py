@@ -1,17 +1,21 @@
 """The cache at the gate: what is asked of it, what is replayed from it, what it is given to keep."""
 
+import logging
 import time
 
-import msgspec
 from msgspec.structs import replace
 
+from gateway.config import AUTO
 from gateway.errors import ApiError
 from gateway.house import House, Snapshot
 from gateway.ids import new_id
 from gateway.ledger.records import RequestRecord
 from gateway.passage import Passage
 from gateway.question import ask, why_not_cacheable
+from gateway.wire.completeness import is_complete
 from semcache.types import Lookup, StoredAnswer
+
+log = logging.getLogger("tollhouse.cache")
 
 
 class NotCached(ApiError):
@@ -22,8 +26,18 @@ class NotCached(ApiError):
     code = "not_cached"
 
 
-async def look_up(passage: Passage, house: House, snapshot: Snapshot, *, embed: bool) -> Lookup:
-    """Asks the cache as the request's own directives allow; a bypass says why. `embed`: the router wants the vector."""
+async def look_up(passage: Passage, house: House, snapshot: Snapshot, *, embed: bool) -> None:
+    """Asks the cache as the request's own directives allow; a bypass says why. `embed`: the router wants the vector.
+
+    Raises NotCached where only a cached answer was wanted.
+    """
+    passage.lookup = await _look_up(passage, house, snapshot, embed)
+    passage.embedding = passage.lookup.embedding
+    if passage.lookup.answer is None and passage.directives.only_if_cached:
+        raise NotCached("nothing in the cache answers this request, and it asked for cached answers only")
+
+
+async def _look_up(passage: Passage, house: House, snapshot: Snapshot, embed: bool) -> Lookup:
     config, directives, inference = snapshot.config.cache, passage.directives, passage.inference
     if not config.enabled:
         return Lookup(outcome="bypass", reason="disabled")
@@ -32,25 +46,31 @@ async def look_up(passage: Passage, house: House, snapshot: Snapshot, *, embed: 
     if reason := why_not_cacheable(inference, config.max_temperature):
         return Lookup(outcome="bypass", reason=reason)
     owner = (passage.principal.tenant.id, passage.namespace or "")
-    passage.question = ask(inference, owner=owner, bounds=passage.tier_wanted)
+    behind = snapshot.catalog.behind(inference.model)
+    passage.question = ask(inference, owner=owner, behind=behind, bounds=passage.tier_wanted)
     lookup = await house.cache.lookup(passage.question, read=not directives.no_cache, embed=embed)
     if lookup.answer is not None and directives.max_age_s is not None:
         age_s = time.time() - lookup.answer.created_at
         if age_s > directives.max_age_s:
-            lookup = replace(lookup, outcome="miss", reason="max-age", answer=None)
-    if lookup.answer is None and directives.only_if_cached:
-        raise NotCached("nothing in the cache answers this request, and it asked for cached answers only")
+            return replace(lookup, outcome="miss", reason="max-age", answer=None)
     return lookup
 
 
 def may_keep(passage: Passage) -> bool:
-    """A request that may be cached and was not answered from the cache; "no-cache" is stored anew."""
-    return passage.question is not None and passage.lookup.answer is None
+    """A request that may be cached and was not answered from the cache; "no-cache" is stored anew.
+
+    What a fallback answered to `auto` is not kept: it would outlive the outage that it was made in.
+    """
+    if passage.question is None or passage.lookup.answer is not None:
+        return False
+    decision = passage.decision
+    is_fallback = decision is not None and passage.served_model != decision.candidates[0]
+    return not (is_fallback and passage.inference.model == AUTO)
 
 
 async def keep(passage: Passage, house: House, body: bytes, record: RequestRecord) -> None:
-    """Offers a whole answer to the cache; only complete, plain ones are taken."""
-    if passage.question is None or not may_keep(passage) or not _is_complete(body):
+    """Offers a whole answer to the cache; only complete ones are taken. Whatever goes wrong, the answer stands."""
+    if passage.question is None or not may_keep(passage) or not is_complete(body):
         return
     answer = StoredAnswer(
         entry_id=new_id(),
@@ -63,41 +83,14 @@ async def keep(passage: Passage, house: House, body: bytes, record: RequestRecor
         cost_nanousd=record.cost_nanousd,
         created_at=time.time(),
     )
-    await house.cache.admit(passage.question, answer, passage.embedding)
-
-
-class _Message(msgspec.Struct):
-    content: str | None = None
-    tool_calls: list[msgspec.Raw] | None = None
-    function_call: msgspec.Raw | None = None
-
-
-class _Choice(msgspec.Struct):
-    finish_reason: str | None = None
-    message: _Message | None = None
-    text: str | None = None
-
-
-class _Body(msgspec.Struct):
-    choices: list[_Choice] = []
-    error: msgspec.Raw | None = None
-
-
-_decode = msgspec.json.Decoder(_Body).decode
-
-
-def _is_complete(body: bytes) -> bool:
-    """Never truncated, filtered, failed or empty answers, nor tool calls."""
     try:
-        answer = _decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return False
-    return answer.error is None and bool(answer.choices) and all(map(_choice_is_complete, answer.choices))
+        await house.cache.admit(passage.question, answer, passage.embedding)
+    except Exception:
+        log.exception("request %s: its answer could not be stored", passage.id)
 
 
-def _choice_is_complete(choice: _Choice) -> bool:
-    if choice.finish_reason != "stop":
-        return False
-    if choice.message is None:
-        return bool(choice.text)
-    return bool(choice.message.content) and not choice.message.tool_calls and choice.message.function_call is None
+def discard(passage: Passage, house: House, answer: StoredAnswer, reason: str) -> None:
+    """A stored answer that turned out unusable: it goes, and this look-up was a miss."""
+    log.warning("the stored answer %s is discarded: %s", answer.entry_id, reason)
+    house.cache.invalidate(answer.entry_id)
+    passage.lookup = replace(passage.lookup, outcome="miss", reason="unusable", answer=None)

@@ -4,9 +4,10 @@ Nothing is buffered but what the cache will keep. However the stream ends (done,
 settled before the last byte leaves, exactly once.
 """
 
-import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator
+
+from msgspec.structs import replace
 
 from gateway.errors import ApiError, ClientClosedRequest, InternalError, UpstreamError
 from gateway.estimates import usage_so_far
@@ -20,8 +21,12 @@ from gateway.upstream.errors import ProtocolFailure, UpstreamFailure
 from gateway.wire.assemble import assemble
 from gateway.wire.sse import DONE, frame, frames
 from gateway.wire.stream import StreamReader
+from gateway.wire.usage import Usage
 
 log = logging.getLogger("tollhouse.relay")
+
+
+MAX_COLLECTED_BYTES = 4 * 2**20  # of a stream's payloads; a stored answer is a fraction of them
 
 
 class Relay:
@@ -30,6 +35,7 @@ class Relay:
         self._passage = passage
         self._served = served
         self._house = house
+        self._num_bytes = 0
         self._reader = StreamReader(
             client_wants_usage=inference.include_usage,
             num_choices=inference.num_choices,
@@ -40,6 +46,7 @@ class Relay:
         reader = self._reader
         try:
             async for payloads in self._payloads():
+                self._keep_bounded(payloads)
                 if piece := frames(kept for payload in payloads if (kept := reader.feed(payload)) is not None):
                     self._passage.note_first_token()
                     yield piece
@@ -51,13 +58,16 @@ class Relay:
                 yield settle_up_comment(record) + frame(DONE)
             else:
                 raise ProtocolFailure("the stream ended before the answer did")
-        except (asyncio.CancelledError, GeneratorExit):
-            self._settle("cancelled", ClientClosedRequest.status, ClientClosedRequest.code)
-            raise
         except Exception as error:
             yield self._broken(error)
+
+    async def close(self) -> None:
+        """However it ended, begun or not: whoever left before the end is booked, and everything held is let go."""
+        record = self._settle("cancelled", ClientClosedRequest.status, ClientClosedRequest.code)
+        try:
+            await self._served.reply.aclose()
         finally:
-            await asyncio.shield(self._let_go())
+            await self._passage.ticket.settle(record.usage.total_tokens)
 
     async def _payloads(self) -> AsyncIterator[list[bytes]]:
         """What `attempts.run` had to read already, then the rest. [DONE] is held back: the books come first."""
@@ -71,6 +81,12 @@ class Relay:
                 return
             yield batch
             batch = await anext(events, None)
+
+    def _keep_bounded(self, payloads: list[bytes]) -> None:
+        """What outgrows the cache is no longer collected for it."""
+        self._num_bytes += sum(map(len, payloads))
+        if self._num_bytes > MAX_COLLECTED_BYTES:
+            self._reader.stop_collecting()
 
     async def _keep(self, record: RequestRecord) -> None:
         if not self._reader.payloads:
@@ -95,12 +111,15 @@ class Relay:
         """Closes the attempt and writes the record; what no upstream counted is counted by what passed."""
         passage, bookkeeper = self._passage, self._house.bookkeeper
         if passage.record is None:
-            usage = self._reader.usage or usage_so_far(passage.inference, self._reader.num_deltas)
+            usage = self._usage(complete=status == "ok")
             attempt = self._served.finish(status, usage=usage, error_code=error_code)
             bookkeeper.attempt_closed(passage, attempt)
         return bookkeeper.settle(passage, status=status, http_status=http_status, error_code=error_code)
 
-    async def _let_go(self) -> None:
-        record = self._passage.record
-        await self._served.reply.aclose()
-        await self._passage.ticket.settle(record.usage.total_tokens if record else 0)
+    def _usage(self, *, complete: bool) -> Usage:
+        """As reported, for a whole answer; else what was reported so far or what was seen, whichever is more."""
+        reported = self._reader.usage
+        if complete and reported is not None and reported.total_tokens:
+            return reported
+        seen = usage_so_far(self._passage.inference, self._reader.num_deltas)
+        return seen if reported is None else replace(seen.maximum(reported), estimated=True)

@@ -21,7 +21,7 @@ class ConfigWatcher:
         self._path = path
         self._current = current
         self._apply = apply
-        self._seen = self._identity()
+        self._seen: tuple[int, int, int] | None = self._identity()
         self.last_error: str | None = None
 
     async def run(self) -> None:
@@ -30,7 +30,7 @@ class ConfigWatcher:
             await self.check()
 
     async def check(self) -> bool:
-        """Applies the file if it changed and is good; True when it was applied."""
+        """Applies the file if it changed and is good; True when it was applied. Never raises: there is a next time."""
         identity = self._identity()
         if identity == self._seen:
             return False
@@ -41,13 +41,22 @@ class ConfigWatcher:
                 return False
             await self._apply(config)
         except ConfigError as error:
-            self.last_error = str(error)
-            log.error("config.toml was edited but not taken over, the old one stays: %s", "; ".join(error.faults))
+            self._refuse("; ".join(error.faults))
+            return False
+        except Exception as error:  # the database is away, say: the file is good, and tried again
+            self._seen = None
+            self._refuse(f"{type(error).__name__}: {error}")
             return False
         self._say_what_waits(config)
         self._current, self.last_error = config, None
         log.info("config.toml taken over, hash %s", config.hash)
         return True
+
+    def _refuse(self, why: str) -> None:
+        """Said once, however often it is tried."""
+        if why != self.last_error:
+            log.error("config.toml was edited but not taken over, the old one stays: %s", why)
+        self.last_error = why
 
     def _say_what_waits(self, config: Config) -> None:
         for section in AT_START_ONLY:

@@ -2,12 +2,12 @@
 
 from msgspec.structs import replace
 
-from gateway.catalog import AUTO
+from gateway.config import AUTO
 from gateway.errors import InvalidRequestError
 from gateway.estimates import prompt_tokens
 from gateway.house import House, Snapshot
 from gateway.passage import Passage
-from routing.errors import NoCapableModel, UnknownTier
+from routing.errors import NoCapableModel
 from routing.types import Decision, Prompt
 
 
@@ -47,8 +47,6 @@ async def choose(passage: Passage, house: House, snapshot: Snapshot) -> Decision
     )
     try:
         decision = snapshot.router.choose(prompt)
-    except UnknownTier as error:
-        raise InvalidRequestError(str(error), param="x-tollhouse-tier", code="unknown_tier") from error
     except NoCapableModel as error:
         raise InvalidRequestError(str(error), param="model", code="missing_capability") from error
     return _say_who_is_missing(decision, snapshot)

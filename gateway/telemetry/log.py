@@ -61,6 +61,18 @@ class RequestLine(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     attempts: int = 0
 
 
+class RefusalLine(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A request that was turned away at the gate. It has no tenant: its key may be nobody's."""
+
+    time: str
+    request_id: str
+    method: str
+    path: str
+    http_status: int
+    error_code: str | None
+    event: str = "refusal"
+
+
 _encoder = msgspec.json.Encoder()
 _newline = b"\n"
 
@@ -78,9 +90,21 @@ def configure_logging(level: int = logging.INFO) -> None:
 
 def log_request(record: RequestRecord) -> None:
     """Writes the request's line. A reader that went away costs the line, never the request."""
-    line = _encoder.encode(_line(record)) + _newline
+    _write(_line(record))
+
+
+def log_refusal(line: RefusalLine) -> None:
+    _write(line)
+
+
+def now() -> str:
+    """As the lines write it: UTC, with milliseconds."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def _write(line: msgspec.Struct) -> None:
     try:
-        sys.stdout.buffer.write(line)
+        sys.stdout.buffer.write(_encoder.encode(line) + _newline)
         sys.stdout.buffer.flush()
     except (OSError, ValueError):  # a closed pipe, a closed file
         return

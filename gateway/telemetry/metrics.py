@@ -31,6 +31,7 @@ class Metrics:
         self._requests: dict[RequestKey, RequestSeries] = {}
         self._attempts: dict[AttemptKey, AttemptSeries] = {}
         self._models: set[str] = set()
+        self._refusals: dict[tuple[int, str], int] = {}
         self._sources: list[Callable[[], Iterator[Metric]]] = []
         self.registry = CollectorRegistry()
         self.registry.register(self)
@@ -52,6 +53,11 @@ class Metrics:
         series.saved_by_routing_nanousd += record.saved_by_routing_nanousd
         for attempt in record.attempts:
             self._observe_attempt(attempt)
+
+    def refuse(self, status: int, code: str) -> None:
+        """A request that was turned away before it was anybody's: bad key, bad request, over a limit."""
+        key = (status, code)
+        self._refusals[key] = self._refusals.get(key, 0) + 1
 
     def watch(self, source: Callable[[], Iterator[Metric]]) -> None:
         """`source` is asked for its metrics at every scrape; see `gateway.telemetry.parts`."""
@@ -82,6 +88,10 @@ class Metrics:
             lambda series: series.cost_nanousd / NANO,
         )  # fmt: skip
         yield self._saved()
+        refusals = CounterMetricFamily("tollhouse_refusals", "Requests turned away.", labels=("status", "code"))
+        for (status, code), number in self._refusals.items():
+            refusals.add_metric((str(status), code), number)
+        yield refusals
         yield from self._attempt_families()
         for source in self._sources:
             yield from source()

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from engine.client import EngineClient
-from gateway.config import ProviderConfig
+from gateway.config import EMBEDDER, ProviderConfig
 from gateway.upstream.embedder_backend import EmbedderBackend
 from gateway.upstream.engine_backend import EngineBackend
 from gateway.upstream.http_backend import HttpBackend
@@ -14,7 +14,6 @@ from semcache.embedder import Embedder
 
 log = logging.getLogger("tollhouse.upstream")
 
-EMBEDDER = "embedder"  # the engine name that stands for the [embedding] model
 Providers = dict[str, tuple[ProviderConfig, str, HttpBackend]]  # what it was made from (config, key), and the backend
 LINGER_S = 600.0  # a provider that was replaced may have answers under way
 

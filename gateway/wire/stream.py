@@ -71,6 +71,10 @@ class StreamReader:
         """What was collected; empty when nothing was to be."""
         return self._payloads or []
 
+    def stop_collecting(self) -> None:
+        """Drops what was collected; nothing more is."""
+        self._payloads = None
+
     def feed(self, payload: bytes) -> bytes | None:
         """What the client is to get of this payload: itself, less, or (None) nothing."""
         if payload == DONE:

@@ -82,9 +82,37 @@ def test_a_deployment_is_kept_so_that_its_breaker_remembers() -> None:
 
 def test_invented_names_do_not_pile_up() -> None:
     one = catalog()
+    breaker = one.deployment("exact").breaker
     for number in range(MAX_DEPLOYMENTS + 50):
         one.deployment(f"ex-{number}")
-    assert len(one._deployments) == MAX_DEPLOYMENTS
+    assert len(one._of_globs) == MAX_DEPLOYMENTS
+    assert one.deployment("exact").breaker is breaker  # and push nothing out that the config names
+
+
+def test_an_edit_of_the_config_keeps_the_breakers_of_what_did_not_change() -> None:
+    before = catalog()
+    config = parse(CONFIG.replace('upstream_name = "theirs"', 'upstream_name = "new"').encode())
+    backends = {name: before.deployment(model).backend for name, model in {"open": "vectors", "local": "small"}.items()}
+    for name in ("vectors", "small", "exact"):
+        before.deployment(name)
+    after = Catalog(config, backends | {"closed": Nobody()}, {}, before)
+    assert after.deployment("vectors").breaker is before.deployment("vectors").breaker
+    assert after.deployment("exact").breaker is not before.deployment("exact").breaker
+
+
+def test_what_stands_behind_a_name_follows_the_config() -> None:
+    one = catalog()
+    two = catalog(CONFIG.replace('upstream_name = "theirs"', 'upstream_name = "new"'))
+    assert one.behind("exact") != two.behind("exact")
+    assert one.behind("small") == two.behind("small")
+    assert one.behind("auto") != two.behind("auto")
+    assert one.behind("auto") == catalog().behind("auto")
+
+
+def test_a_glob_of_a_provider_without_a_key_is_refused() -> None:
+    one = catalog(CONFIG + '[[model]]\nname = "no-*"\nprovider = "closed"\n')
+    with pytest.raises(NotFoundError, match="set A_KEY_THAT_NOBODY_SETS"):
+        one.model("no-one", "chat")
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,24 @@ def test_names_must_meet() -> None:
     ]
 
 
+def test_reserved_names_are_refused() -> None:
+    text = """
+    [[engine]]
+    name = "embedder"
+    model = "x"
+    [[provider]]
+    name = "p"
+    base_url = "http://127.0.0.1:1"
+    [[model]]
+    name = "auto"
+    provider = "p"
+    """
+    assert faults(text) == [
+        "engine: 'embedder' is the name of the bundled embedder; choose another",
+        "model: 'auto' is what clients say to leave the choice to the router; choose another name",
+    ]
+
+
 def test_a_tier_names_models_not_globs() -> None:
     text = "[[engine]]\nname = 'e'\nmodel = 'x'\n[[model]]\nname = 'a-*'\nengine = 'e'\n[tier.t]\nmodels = ['a-*']\n"
     assert faults(text) == ["tier.t.models: 'a-*' is a glob; name the models themselves"]

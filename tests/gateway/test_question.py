@@ -24,7 +24,7 @@ BASE: dict[str, Any] = {
 
 
 def chat(owner: tuple[str, ...] = OWNER, bounds: str | None = None, **changes: Any) -> Question:
-    return ask(parse_chat(json.dumps(BASE | changes).encode()), owner=owner, bounds=bounds)
+    return ask(parse_chat(json.dumps(BASE | changes).encode()), owner=owner, behind=["p", "m"], bounds=bounds)
 
 
 def messages(index: int, **changes: Any) -> list[dict[str, Any]]:
@@ -40,7 +40,7 @@ def messages(index: int, **changes: Any) -> list[dict[str, Any]]:
         {"user": "u-1"},
         {"metadata": {"a": "b"}},
         {"n": 1},
-        {"top_p": 1.0},
+        {"top_p": None},
         {"stop": None},
         {"tools": []},
         {"response_format": {"type": "text"}},
@@ -65,6 +65,7 @@ def test_what_does_not_change_the_answer_does_not_separate(changes: dict[str, An
         {"stop": "x"},
         {"n": 2},
         {"top_p": 0.5},
+        {"top_p": 1.0},  # a server's own default need not be OpenAI's
         {"seed": 1},
         {"logit_bias": {"5": 1}},
         {"presence_penalty": 0.5},
@@ -79,6 +80,25 @@ def test_what_may_change_the_answer_is_another_partition(changes: dict[str, Any]
     other = chat(**changes)
     assert other.partition != chat().partition
     assert other.exact_key != chat().exact_key
+
+
+@pytest.mark.parametrize("field", ["name", "a_field_we_do_not_know"])
+def test_what_the_last_turn_holds_beside_its_text_separates_too(field: str) -> None:
+    alice, bob = (chat(messages=messages(3, **{field: value})) for value in ("alice", "bob"))
+    assert alice.partition != bob.partition
+
+
+def test_another_deployment_behind_the_name_is_another_question() -> None:
+    inference = parse_chat(json.dumps(BASE).encode())
+    one, two = (ask(inference, owner=OWNER, behind=["p", name], bounds=None) for name in ("v1", "v2"))
+    assert one.exact_key != two.exact_key
+
+
+def test_an_echoed_prompt_is_read_exactly_only() -> None:
+    body = {"model": "m", "prompt": "How can I reset it?"}
+    plain, echoed = (parse_completion(json.dumps(body | more).encode()) for more in ({}, {"echo": True}))
+    assert ask(plain, owner=OWNER, behind=None, bounds=None).text
+    assert not ask(echoed, owner=OWNER, behind=None, bounds=None).text
 
 
 def test_another_last_turn_is_another_key_in_the_same_partition() -> None:
@@ -130,3 +150,4 @@ def test_cache_control_is_read() -> None:
     assert Directives.parse("No-Store, max-age=0") == Directives(no_store=True, max_age_s=0.0)
     assert Directives.parse("no-cache,only-if-cached") == Directives(no_cache=True, only_if_cached=True)
     assert Directives.parse("max-age=soon, private") == Directives()
+    assert Directives.parse("max-age=\u00b2") == Directives()
