@@ -60,10 +60,14 @@ def judge(reply: Reply, first_events: list[bytes]) -> Failed | None:
 
 
 def _judge_success(reply: Reply, first_events: list[bytes]) -> Failed | None:
-    """A 200 may still hold an error, or no JSON at all."""
-    payload = reply.body if reply.events is None else first_events[0]
-    if payload is None or (reply.events is not None and b'"error"' not in payload):
-        return None
+    """A 200 may still hold an error, or no JSON at all; a stream's may come behind its opening."""
+    if reply.events is None:
+        return _judge_payload(reply, reply.body) if reply.body is not None else None
+    suspects = (payload for payload in first_events if b'"error"' in payload)
+    return next(filter(None, (_judge_payload(reply, payload) for payload in suspects)), None)
+
+
+def _judge_payload(reply: Reply, payload: bytes) -> Failed | None:
     try:
         error = _decoder.decode(payload).error
     except msgspec.DecodeError as fault:

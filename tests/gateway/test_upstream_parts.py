@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import json
 import zlib
+from collections.abc import AsyncIterator
 
 import httpx
 import pytest
@@ -186,6 +187,19 @@ def test_an_error_in_a_text_is_no_error() -> None:
     body = {"choices": [{"message": {"content": 'say {"error": 1}'}}], "error": None}
     assert judge(Reply(200, body=json.dumps(body).encode()), []) is None
     failed = judge(Reply(200, body=b'{"error": {"message": "x"}}'), [])
+    assert failed is not None
+    assert failed.code == "error_in_answer"
+
+
+def test_an_error_behind_a_streams_opening_is_one() -> None:
+    async def no_more() -> AsyncIterator[list[bytes]]:
+        return
+        yield []
+
+    role = b'{"choices":[{"index":0,"delta":{"role":"assistant"},"finish_reason":null}],"error":null}'
+    reply = Reply(200, events=no_more())
+    assert judge(reply, [role, b'{"choices":[{"index":0,"delta":{"content":"x"}}]}', b"[DONE]"]) is None
+    failed = judge(reply, [role, b'{"error":{"message":"no GPU left"}}'])
     assert failed is not None
     assert failed.code == "error_in_answer"
 
