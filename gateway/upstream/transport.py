@@ -7,6 +7,7 @@ transport where a proxy stands in between.
 import functools
 import os
 import ssl
+import time
 import urllib.request
 from collections.abc import AsyncIterator, Sequence
 
@@ -17,6 +18,7 @@ from gateway.upstream.pool import Pool
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
 IDLE_S = 30.0  # how long an unused connection is kept
+STALE_S = 0.05  # a connection that was dead already says so within a round trip, and before any model could answer
 
 
 class Body(httpx.AsyncByteStream, AsyncIterator[bytes]):
@@ -69,14 +71,15 @@ class Transport(httpx.AsyncBaseTransport):
         pool = self._pool(url)
         while True:
             connection = await pool.acquire(pool_s, connect_s)
+            sent = time.monotonic()
             exchange = connection.send(method, parts)
             try:
                 await exchange.head()
                 return exchange
             except httpx.ReadError:
-                # A server may close an idle connection just as we send. It has not answered, and a fresh connection
-                # tells whether it is there at all.
-                if exchange.started or not exchange.reused:
+                # A server may close an idle connection just as we send: it has not seen the request. One that breaks
+                # later may have answered it already, and whether to pay for it twice is not ours to say.
+                if exchange.started or not exchange.reused or time.monotonic() - sent > STALE_S:
                     raise
                 pool.close_idle()
             except BaseException:

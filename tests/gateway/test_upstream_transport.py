@@ -100,6 +100,17 @@ async def test_a_fresh_connection_that_dies_is_not_tried_again(
 
 
 @pytest.mark.anyio
+async def test_a_request_that_may_have_been_worked_on_is_not_sent_again(
+    transport: Transport, upstream: MisbehavingUpstream
+) -> None:
+    await fetch(transport, upstream, "dies-thinking")
+    with pytest.raises(httpx.ReadError):
+        await fetch(transport, upstream, "dies-thinking")
+    assert len(upstream.received) == 2
+    assert upstream.num_connections == 1
+
+
+@pytest.mark.anyio
 async def test_an_answer_that_had_begun_is_never_asked_for_again(
     transport: Transport, upstream: MisbehavingUpstream
 ) -> None:
