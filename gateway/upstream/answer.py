@@ -13,8 +13,16 @@ from gateway.upstream.timer import PhaseTimer
 from gateway.upstream.transport import Body
 from gateway.wire.sse import DONE, EventTooLargeError, SseParser
 
-KEPT = {b"content-type", b"retry-after", b"retry-after-ms", b"x-should-retry"}
-KEPT_PREFIXES = (b"x-ratelimit-", b"openai-")
+# Headers that a client may want to see. The others tell of the operator's account (organization, project, quotas).
+KEPT = {
+    b"content-type",
+    b"openai-processing-ms",
+    b"openai-version",
+    b"retry-after",
+    b"retry-after-ms",
+    b"x-should-retry",
+}
+RATE_LIMITS = b"x-ratelimit-"  # kept on a 429 only, which they explain
 MAX_INFLATED_PIECE = 64 * 1024 * 1024
 # Within a JSON string the quotes are escaped, so this matches a key of the chunk and nothing that a model wrote.
 FINISHED = re.compile(rb'"finish_reason"\s*:\s*"')
@@ -29,7 +37,7 @@ def translate(error: httpx.HTTPError, connect_s: float = 0.0) -> UpstreamFailure
     return ProtocolFailure(str(error) or type(error).__name__)
 
 
-class Answer:
+class HttpAnswer:
     """What came after the status line. Raises UpstreamFailure for whatever goes wrong with it."""
 
     def __init__(
@@ -37,7 +45,7 @@ class Answer:
     ) -> None:
         self.status = status
         self.content_type = b""
-        self.kept: list[tuple[str, str]] = []  # headers that a client may want to see
+        self.kept: list[tuple[str, str]] = []
         self._stream = stream
         self._exchange = stream.exchange if isinstance(stream, Body) else None
         self._pieces = aiter(stream)
@@ -54,7 +62,7 @@ class Answer:
             self._coding = value.decode("latin-1").strip().lower()
         elif name == b"x-request-id":
             name = b"x-upstream-request-id"  # ours goes by the other name
-        elif name not in KEPT and not name.startswith(KEPT_PREFIXES):
+        elif name not in KEPT and not (self.status == 429 and name.startswith(RATE_LIMITS)):
             return
         if name != b"content-encoding":
             self.kept.append((name.decode("latin-1"), value.decode("latin-1")))
@@ -118,7 +126,7 @@ class EventStream(AsyncIterator[list[bytes]]):
     ProtocolFailure.
     """
 
-    def __init__(self, answer: Answer, first_token_s: float, idle_s: float) -> None:
+    def __init__(self, answer: HttpAnswer, first_token_s: float, idle_s: float) -> None:
         self._answer = answer
         self._parser = SseParser()
         self._first_token_s = first_token_s

@@ -3,7 +3,7 @@
 import httpx
 
 from gateway.config import ProviderConfig
-from gateway.upstream.answer import Answer, EventStream, translate
+from gateway.upstream.answer import EventStream, HttpAnswer, translate
 from gateway.upstream.errors import ProtocolFailure
 from gateway.upstream.timer import PhaseTimer
 from gateway.upstream.transport import Body, Transport, transport_for
@@ -17,7 +17,9 @@ PATHS: dict[Endpoint, str] = {
     "completions": "completions",
     "embeddings": "embeddings",
 }
-FORWARDED = {"openai-beta", "idempotency-key", "traceparent", "tracestate"}  # of the client's headers
+# Of the client's headers only those that can't change the answer: all tenants share the operator's account and the
+# cache, so one's `idempotency-key: 1` would be another's call, and one's `openai-beta` another's answer.
+FORWARDED = {"traceparent", "tracestate"}
 EVENTS = b"text/event-stream"
 
 
@@ -38,7 +40,7 @@ class HttpBackend:
     async def send(self, outbound: Outbound) -> Reply:
         provider, stream = self._provider, outbound.inference.stream
         timer = PhaseTimer(provider.total_timeout_s)
-        answer: Answer | None = None
+        answer: HttpAnswer | None = None
         try:
             if stream:
                 timer.limit("first_token", provider.first_token_timeout_s, from_start=True)
@@ -54,7 +56,7 @@ class HttpBackend:
                 raise translate(error, provider.connect_timeout_s) from error
             raise
 
-    async def _reply(self, answer: Answer, stream: bool) -> Reply:
+    async def _reply(self, answer: HttpAnswer, stream: bool) -> Reply:
         provider, status, headers = self._provider, answer.status, tuple(answer.kept)
         is_events = answer.content_type == EVENTS
         if status < 300 and stream and is_events:
@@ -70,7 +72,7 @@ class HttpBackend:
     async def aclose(self) -> None:
         await self._transport.aclose()
 
-    async def _dispatch(self, outbound: Outbound, timer: PhaseTimer) -> Answer:
+    async def _dispatch(self, outbound: Outbound, timer: PhaseTimer) -> HttpAnswer:
         """Sends the request: past httpx's objects through our own transport, by the book through any other."""
         inference, connect_s = outbound.inference, self._provider.connect_timeout_s
         url = self._urls[inference.endpoint]
@@ -80,7 +82,7 @@ class HttpBackend:
             lines = b"".join([b"%b: %b\r\n" % header for header in extra])
             head = b"%b%b\r\n" % (self._heads[inference.endpoint], lines)
             exchange = await self._transport.exchange(url, b"POST", (head, body), connect_s, connect_s)
-            return Answer(exchange.status, exchange.headers, Body(exchange), timer)
+            return HttpAnswer(exchange.status, exchange.headers, Body(exchange), timer)
         request = httpx.Request(
             "POST",
             url,
@@ -90,7 +92,7 @@ class HttpBackend:
         )
         response = await self._transport.handle_async_request(request)
         assert isinstance(response.stream, httpx.AsyncByteStream)
-        return Answer(response.status_code, response.headers.raw, response.stream, timer)
+        return HttpAnswer(response.status_code, response.headers.raw, response.stream, timer)
 
 
 def _join(base_url: str, path: str) -> httpx.URL:

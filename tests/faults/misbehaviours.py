@@ -68,7 +68,14 @@ async def ok(wire: Wire) -> None:
         await ok_stream(wire)
     else:
         await wire.json(
-            completion(), headers={"x-request-id": "req-up", "x-ratelimit-remaining-requests": "9", "x-secret": "1"}
+            completion(),
+            headers={
+                "x-request-id": "req-up",
+                "x-ratelimit-remaining-requests": "9",
+                "openai-organization": "org-of-the-operator",
+                "openai-processing-ms": "5",
+                "x-secret": "1",
+            },
         )
 
 
@@ -255,7 +262,7 @@ async def broken_stream(wire: Wire) -> None:
             await wire.end(done=False)
 
 
-@behaviour("cut-before-token", "silent-stream", "only-comments", "error-first", "empty-stream")
+@behaviour("cut-before-token", "silent-stream", "only-comments", "error-first", "error-second", "empty-stream")
 async def no_token(wire: Wire) -> None:
     await wire.start_events()
     match wire.request.behaviour:
@@ -270,6 +277,10 @@ async def no_token(wire: Wire) -> None:
         case "error-first":
             await wire.event(error("no GPU left", None, "server_error"))
             await wire.end()
+        case "error-second":
+            await wire.event(ROLE, 0.05)
+            await wire.event(error("no GPU left", None, "server_error"))
+            await wire.end(done=False)
         case "empty-stream":
             await wire.end(done=False)
 
@@ -303,6 +314,15 @@ async def close(wire: Wire) -> None:
 @behaviour("stale")  # answers once per connection; a second request on it finds it closed
 async def stale(wire: Wire) -> None:
     if wire.index == 1:
+        wire.reset()
+    else:
+        await wire.json(completion())
+
+
+@behaviour("dies-thinking")  # answers once per connection; a second request on it is read, and cut off at length
+async def dies_thinking(wire: Wire) -> None:
+    if wire.index == 1:
+        await asyncio.sleep(0.2)
         wire.reset()
     else:
         await wire.json(completion())
