@@ -27,6 +27,8 @@ __all__ = ["AttemptObserver", "Deployment", "Served", "run"]
 FIRST_BACKOFF_S = 0.1
 MAX_BACKOFF_S = 1.0
 MAX_RETRY_AFTER_S = 2.0  # whoever asks for a longer wait is not waited for
+USUAL_TOTAL_S = 600.0
+MARGIN_S = 1.0  # a backend's own limit comes first: it says more, and counts against the deployment
 
 log = logging.getLogger("tollhouse.upstream")
 
@@ -36,14 +38,17 @@ async def run(
     outbound_for: Callable[[Deployment], Outbound],
     observer: AttemptObserver,
     *,
-    deadline_s: float = 600.0,
+    deadline_s: float | None = None,
 ) -> Served:
     """Tries the candidates in order and returns the first answer, at a stream's first token.
 
+    By default all together have as long as the most patient of them, at least ten minutes.
     Raises UpstreamError, or UpstreamTimeout if the last one took too long, or the ApiError of a backend of our own that
     was the last to refuse. Cancelling it cancels the upstream request.
     """
     assert deployments
+    if deadline_s is None:
+        deadline_s = max(USUAL_TOTAL_S, *(each.total_timeout_s or 0.0 for each in deployments)) + MARGIN_S
     limit = asyncio.timeout(deadline_s)
     attempts = _Attempts(outbound_for, observer, limit)
     try:
@@ -103,8 +108,12 @@ class _Attempts:
         return outcome
 
     async def _attempt(self, deployment: Deployment) -> Served | Failed:
-        outbound = self._outbound_for(deployment)
-        record = self._open(deployment, outbound)
+        try:
+            outbound = self._outbound_for(deployment)
+            record = self._open(deployment, outbound)
+        except BaseException:
+            deployment.breaker.abandon()  # it may have been the probe
+            raise
         started_ns = time.perf_counter_ns()
         reply: Reply | None = None
         first_events: list[bytes] = []
@@ -116,19 +125,19 @@ class _Attempts:
         except (UpstreamFailure, ApiError) as error:
             failed = failure(error)
         except BaseException as error:
-            status, code = self._how_it_ended(error)
-            self._close(record, started_ns, status, error_code=code)
-            self._faults.append(f"{_name(deployment)}: {code}")
             deployment.breaker.abandon()
+            status, code = self._how_it_ended(error)
+            self._faults.append(f"{_name(deployment)}: {code}")
+            self._close(record, started_ns, status, error_code=code)
             if reply is not None:
                 await reply.aclose()
             raise
         if failed is None:
             assert reply is not None
             return self._succeed(deployment, reply, record, started_ns, first_events)
+        self._fail(deployment, record, started_ns, failed)
         if reply is not None:
             await reply.aclose()
-        self._fail(deployment, record, started_ns, failed)
         return failed
 
     def _how_it_ended(self, error: BaseException) -> tuple[Status, str]:
@@ -186,7 +195,6 @@ class _Attempts:
         return Served(reply, deployment, record, tuple(self._attempts), started_ns, first_events)
 
     def _fail(self, deployment: Deployment, record: AttemptRecord, started_ns: int, failed: Failed) -> None:
-        self._close(record, started_ns, "error", http_status=failed.http_status, error_code=failed.code)
         self._faults.append(f"{_name(deployment)}: {failed.code}")
         log.warning(
             "attempt %d of %s at %s failed: %s", record.index, record.request_id, _name(deployment), failed.detail
@@ -197,6 +205,7 @@ class _Attempts:
             deployment.breaker.rest(failed.retry_after_s or 0.0)
         else:
             deployment.breaker.failure()
+        self._close(record, started_ns, "error", http_status=failed.http_status, error_code=failed.code)
 
 
 async def _first_token(reply: Reply) -> list[bytes]:

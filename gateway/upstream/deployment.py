@@ -19,6 +19,7 @@ class Deployment:
     upstream_model: str  # "": as the client wrote it, for a glob
     breaker: Breaker = field(default_factory=Breaker)
     max_retries: int = 0
+    total_timeout_s: float | None = None  # its backend's own limit; None: the usual one
 
 
 class AttemptObserver(Protocol):

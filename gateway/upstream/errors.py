@@ -1,6 +1,6 @@
-"""Why an upstream gave no usable answer. All are retried on another candidate, as long as no byte has left.
+"""Why an upstream gave no usable answer. All are retried, here and on other candidates, as long as no byte has left.
 
-UpstreamFailure (code, retryable)
+UpstreamFailure         `code` names it in the books
 ├── ConnectFailure      refused, unreachable, TLS, DNS
 ├── TimeoutFailure      connect, first token, between tokens, whole: `phase` says which
 └── ProtocolFailure     reset, half-closed, garbage, oversize, a stream that ended without an end

@@ -1,6 +1,7 @@
 """Retries, fallback and the breaker, over real connections to an upstream that misbehaves."""
 
 import asyncio
+import dataclasses
 import json
 import statistics
 import time
@@ -159,6 +160,7 @@ async def test_whatever_breaks_before_the_first_byte_falls_back(house: House, be
         ("cut-before-token", "protocol_error"),
         ("empty-stream", "protocol_error"),
         ("error-first", "error_in_answer"),
+        ("error-second", "error_in_answer"),
         ("silent-stream", "timeout_first_token"),
         ("silence", "timeout_first_token"),
     ],
@@ -305,6 +307,38 @@ async def test_all_candidates_share_one_deadline(house: House) -> None:
     assert [record.status for record in house.books.closed] == ["error", "error"]
     assert [record.index for record in house.books.closed] == [0, 1]
     assert [record.id for record in house.books.closed] == [record.id for record in house.books.opened]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("totals", "deadline_s"), [((None,), 601), ((30.0, 20.0), 601), ((None, 1800.0), 1801)])
+async def test_the_deadline_is_never_shorter_than_a_candidates_own(
+    house: House, monkeypatch: pytest.MonkeyPatch, totals: tuple[float | None, ...], deadline_s: float
+) -> None:
+    given: list[float | None] = []
+    timeout = asyncio.timeout
+
+    def noted(seconds: float | None) -> asyncio.Timeout:
+        given.append(seconds)
+        return timeout(seconds)
+
+    monkeypatch.setattr("gateway.upstream.attempts.asyncio.timeout", noted)
+    await house.ask(*(dataclasses.replace(house.deployment("ok"), total_timeout_s=total) for total in totals))
+    assert given[0] == deadline_s
+
+
+@pytest.mark.anyio
+async def test_a_probe_that_never_left_makes_room_for_another(house: House) -> None:
+    breaker = Breaker(max_failures=1, cool_down_s=0.0)
+    breaker.failure()
+
+    def full(record: AttemptRecord) -> None:
+        raise OSError("no space left on device")
+
+    house.books.attempt_opened = full  # type: ignore[method-assign]  # the journal's disk
+    with pytest.raises(OSError, match="no space left"):
+        await house.ask(house.deployment("ok", breaker=breaker))
+    assert not breaker.is_open
+    assert breaker.allow()
 
 
 @pytest.mark.anyio
