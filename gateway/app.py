@@ -1,4 +1,4 @@
-"""The only place where the parts meet: builds a House from config.toml, serves it with Litestar, closes it again."""
+"""The ASGI application: opens the house that `gateway.build` makes of config.toml, serves it with Litestar, closes it."""
 
 import asyncio
 import contextlib
