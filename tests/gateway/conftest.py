@@ -1,0 +1,71 @@
+"""A gateway in this very process, with its books in a folder of the test's own, and an upstream that misbehaves."""
+
+import sqlite3
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.misbehaving import MisbehavingUpstream
+from tests.faults.misbehaviours import SCRIPTS
+from tests.support.in_process import CONFIG, Gate, open_gate
+
+OpenGate = Callable[[str], Awaitable[Gate]]
+
+
+@pytest.fixture(scope="session")
+def empty_books(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the first gateway leaves its empty database for all others: the migrations are tested elsewhere."""
+    return tmp_path_factory.mktemp("books") / "tollhouse.db"
+
+
+@pytest.fixture(scope="session")
+def _running_upstream() -> Iterator[MisbehavingUpstream]:
+    server = MisbehavingUpstream(SCRIPTS)
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def upstream(_running_upstream: MisbehavingUpstream) -> MisbehavingUpstream:
+    """It has received nothing yet."""
+    _running_upstream.received.clear()
+    return _running_upstream
+
+
+@pytest.fixture
+async def gate_with(
+    anyio_backend: Any,
+    upstream: MisbehavingUpstream,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    empty_books: Path,
+) -> AsyncIterator[OpenGate]:
+    """Opens a gateway over a config; `{upstream}` in it is the upstream's address."""
+    monkeypatch.setenv("TOLLHOUSE_HOME", str(tmp_path))
+    books = tmp_path / "tollhouse.db"
+    async with AsyncExitStack() as stack:
+
+        async def open_one(config_text: str) -> Gate:
+            if empty_books.exists():
+                _copy(empty_books, books)
+            gate = await open_gate(stack, upstream, config_text)
+            if not empty_books.exists():
+                _copy(books, empty_books)
+            await gate.open()
+            return gate
+
+        yield open_one
+
+
+@pytest.fixture
+async def gate(gate_with: OpenGate) -> Gate:
+    return await gate_with(CONFIG)
+
+
+def _copy(source: Path, target: Path) -> None:
+    with sqlite3.connect(source) as old, sqlite3.connect(target) as new:
+        old.backup(new)
