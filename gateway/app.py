@@ -1,4 +1,4 @@
-"""The ASGI application: opens the house that `gateway.build` makes of config.toml, serves it with Litestar, closes it."""
+"""The ASGI application: opens the house that `gateway.build` makes of a config, serves it, closes it."""
 
 import asyncio
 import contextlib

@@ -10,11 +10,12 @@ from engine.client import EngineClient
 from engine.types import EngineOptions
 from gateway.bookkeeping import Bookkeeper
 from gateway.catalog import Catalog
-from gateway.config import EMBEDDER, CacheConfig, Config, EngineConfig, LimitsConfig, home
+from gateway.config import CacheConfig, Config, EngineConfig, LimitsConfig, home
 from gateway.config_check import ConfigError
 from gateway.house import House, Snapshot
 from gateway.ledger.ledger import Ledger
 from gateway.ledger.prices import PriceBook
+from gateway.models.needs import needs_embedder
 from gateway.models.sources import resolve
 from gateway.store.database import Database
 from gateway.store.url import sqlite_url
@@ -130,9 +131,7 @@ async def _open_backends(config: Config, models: Path, stack: AsyncExitStack) ->
 
 
 def _embedder(config: Config, models: Path) -> Embedder | None:
-    """Loaded only where something needs it: a gateway that merely forwards stays small."""
-    served = any(model.engine == EMBEDDER for model in config.model)
-    if not (config.tier or served or (config.cache.enabled and config.cache.semantic)):
+    if not needs_embedder(config):
         return None
     section = config.embedding
     path = resolve(section.model, models)

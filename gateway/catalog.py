@@ -37,6 +37,7 @@ class Catalog:
         self._contexts = contexts
         self._key_variables = {p.name: p.api_key_env for p in config.provider if not p.usable}
         self._retries = {provider.name: provider.max_retries for provider in config.provider}
+        self._timeouts = {provider.name: provider.total_timeout_s for provider in config.provider}
         self._deployments: dict[str, Deployment] = {}
         self._of_globs: dict[str, Deployment] = {}
         self._before = dict(previous._deployments) if previous is not None else {}
@@ -84,6 +85,7 @@ class Catalog:
             backend=self._backends[server],
             upstream_model=model.upstream_name or name,
             max_retries=self._retries.get(server, 0),
+            total_timeout_s=self._timeouts.get(server),
             breaker=self._breaker(name, self._backends[server], model.upstream_name or name),
         )
         if not model.is_glob:
