@@ -13,6 +13,32 @@ from tests.faults.misbehaviours import SCRIPTS
 from tests.support.in_process import CONFIG, Gate, open_gate
 
 OpenGate = Callable[[str], Awaitable[Gate]]
+TIERS = """
+[router]
+default_tier = "small"
+fallback_tier = "small"
+[[router.rules]]
+name = "long prompts"
+tier = "large"
+min_prompt_tokens = 2000
+[[model]]
+name = "big"
+provider = "upstream"
+upstream_name = "ok"
+input_usd_per_mtok = 5.0
+output_usd_per_mtok = 5.0
+context_tokens = 8000
+capabilities = ["tools"]
+[[model]]
+name = "locked"
+provider = "keyless"
+[tier.small]
+models = ["dear", "dead"]
+[tier.shaky]
+models = ["dead", "dear"]
+[tier.large]
+models = ["locked", "big"]
+"""
 
 
 @pytest.fixture(scope="session")
@@ -64,6 +90,35 @@ async def gate_with(
 @pytest.fixture
 async def gate(gate_with: OpenGate) -> Gate:
     return await gate_with(CONFIG)
+
+
+@pytest.fixture(scope="session")
+def learned_config(minilm_path: Path) -> str:
+    """With tiers to choose from, and an embedder for cache and router."""
+    semantic = f'similarity_threshold = 0.85\n[embedding]\nmodel = "{minilm_path}"'
+    return CONFIG.replace("semantic = false", semantic) + TIERS
+
+
+@pytest.fixture(scope="session")
+async def _shared_gate(
+    anyio_backend: Any,
+    _running_upstream: MisbehavingUpstream,
+    learned_config: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> AsyncIterator[Gate]:
+    async with AsyncExitStack() as stack:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setenv("TOLLHOUSE_HOME", str(tmp_path_factory.mktemp("learned")))
+            gate = await open_gate(stack, _running_upstream, learned_config)
+        await gate.open()
+        yield gate
+
+
+@pytest.fixture
+def learned(_shared_gate: Gate, upstream: MisbehavingUpstream) -> Gate:
+    """The one gateway with an embedder: it remembers what other tests asked it."""
+    _shared_gate.records.clear()
+    return _shared_gate
 
 
 def _copy(source: Path, target: Path) -> None:
