@@ -1,4 +1,5 @@
-# What a newcomer needs; `make` alone lists it. Nothing outside this folder is touched, apart from pip's cache.
+# What a newcomer needs; `make` alone lists it. Outside this folder, only pip's cache and ~/.cache/tollhouse (the compiled
+# kernels) are touched.
 
 PYTHON ?= python3
 # Where else to look for torch, such as https://download.pytorch.org/whl/cpu (a tenth of the size without a GPU).

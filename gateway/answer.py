@@ -54,9 +54,11 @@ class Answer:
 
 
 def error_answer(error: ApiError, headers: Headers | None = None) -> Answer:
-    return Answer(
-        error.encode(), status=error.status, headers=[*(headers or []), *encode_headers(error.headers.items())]
-    )
+    """Each header once: the error's own word counts."""
+    own = encode_headers(error.headers.items())
+    names = {name.lower() for name, _ in own}
+    others = [pair for pair in headers or () if pair[0] not in names]
+    return Answer(error.encode(), status=error.status, headers=[*others, *own])
 
 
 class Source(Protocol):

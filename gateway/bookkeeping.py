@@ -20,7 +20,16 @@ NOTHING = Usage()
 
 
 class Bookkeeper:
-    def __init__(self, ledger: Ledger, prices: PriceBook, metrics: Metrics, baseline_model: str = "") -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        prices: PriceBook,
+        metrics: Metrics,
+        baseline_model: str = "",
+        local: frozenset[str] = frozenset(),
+    ) -> None:
+        """`local` names the backends that run in this process."""
+        self.local = local
         self._ledger = ledger
         self._prices = prices
         self._metrics = metrics
@@ -32,7 +41,13 @@ class Bookkeeper:
         self._ledger.open_attempt(replace(attempt, usage=least), passage.opening())
 
     def attempt_closed(self, passage: Passage, attempt: AttemptRecord) -> None:
-        """Priced. A call that was cut off before it reported anything is charged its prompt: it may well have run."""
+        """Priced. What one of our own backends refused before any work is no call.
+
+        A call that was cut off before it reported anything is charged its prompt: it may well have run.
+        """
+        if attempt.provider in self.local and 400 <= (attempt.http_status or 0) < 500:
+            passage.num_attempts -= 1
+            return
         if attempt.usage == NOTHING and _may_have_run(attempt):
             least = Usage(prompt_tokens=prompt_tokens(passage.inference), estimated=True)
             attempt = replace(attempt, usage=least)

@@ -64,7 +64,7 @@ async def open_house(config: Config, stack: AsyncExitStack) -> House:
         limiter=limiter,
         prices=prices,
         ledger=ledger,
-        bookkeeper=Bookkeeper(ledger, prices, metrics, config.baseline_model),
+        bookkeeper=Bookkeeper(ledger, prices, metrics, config.baseline_model, frozenset(backends.local)),
         metrics=metrics,
         cache=cache,
         backends=backends,

@@ -12,10 +12,13 @@ from msgspec import Meta
 from gateway.config_check import ConfigError, complain_about_unknown_keys, convert, suggest
 
 Positive = Annotated[float, Meta(gt=0)]
+Price = Annotated[float, Meta(ge=0, le=1_000_000)]  # US dollars per million tokens; neither infinite nor NaN
 PositiveInt = Annotated[int, Meta(gt=0)]
 Count = Annotated[int, Meta(ge=0)]
 Similarity = Annotated[float, Meta(ge=0.5, le=1)]  # below a cosine of 0.5, questions are as near as chance has them
 Share = Annotated[float, Meta(ge=0, le=1)]
+DatabaseUrl = Annotated[str, Meta(pattern=r"^$|^(sqlite|postgres|postgresql)(\+\w+)?:")]
+RedisUrl = Annotated[str, Meta(pattern=r"^$|^(redis|rediss|unix)://")]
 Name = Annotated[str, Meta(min_length=1, pattern=r"^[^\s]+$")]
 
 
@@ -35,8 +38,8 @@ class ServerConfig(_Section, frozen=True):
 
 
 class StoreConfig(_Section, frozen=True):
-    database_url: str = ""  # "": SQLite in the state folder
-    redis_url: str = ""  # "": everything in this process
+    database_url: DatabaseUrl = ""  # "": SQLite in the state folder
+    redis_url: RedisUrl = ""  # "": everything in this process
     journal_fsync_ms: Count = 50
 
 
@@ -96,7 +99,7 @@ class EngineConfig(_Section, frozen=True):
 class ProviderConfig(_Section, frozen=True):
     name: Name
     base_url: Annotated[str, Meta(pattern=r"^https?://")]
-    api_key_env: str = ""
+    api_key_env: Annotated[str, Meta(pattern=r"^$|^[A-Za-z_][A-Za-z0-9_]*$")] = ""  # a variable's name, not a key
     headers: dict[str, str] = {}
     connect_timeout_s: Positive = 5.0
     first_token_timeout_s: Positive = 60.0
@@ -123,9 +126,9 @@ class ModelConfig(_Section, frozen=True):
     engine: str = ""
     upstream_name: str = ""  # "": the name itself, as the client wrote it
     kind: Literal["chat", "embedding"] = "chat"
-    input_usd_per_mtok: Annotated[float, Meta(ge=0)] = 0.0
-    output_usd_per_mtok: Annotated[float, Meta(ge=0)] = 0.0
-    cached_input_usd_per_mtok: Annotated[float, Meta(ge=0)] | None = None  # None: as input
+    input_usd_per_mtok: Price = 0.0
+    output_usd_per_mtok: Price = 0.0
+    cached_input_usd_per_mtok: Price | None = None  # None: as input
     capabilities: tuple[str, ...] = ()
     context_tokens: PositiveInt | None = None
     max_output_tokens: PositiveInt | None = None
@@ -172,7 +175,7 @@ def load(path: Path) -> Config:
 
 def parse(raw: bytes, source: str = "config.toml") -> Config:
     try:
-        tree: dict[str, Any] = tomllib.loads(raw.decode())
+        tree: dict[str, Any] = tomllib.loads(raw.decode("utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError([f"{source}: not valid TOML: {error}"]) from error
     complain_about_unknown_keys(tree, Config, hidden=("hash",))
@@ -197,6 +200,8 @@ def _check_references(config: Config) -> None:
     unique("model", models)
     for name in set(engines) & set(providers):
         faults.append(f"provider: {name!r} is also the name of an engine")
+    if not config.model:
+        faults.append("model: there is no [[model]], and so nothing that a client could ask for")
     for what, names in (("engine", engines), ("provider", providers)):
         if EMBEDDER in names:
             faults.append(f"{what}: {EMBEDDER!r} is the name of the bundled embedder; choose another")
@@ -214,6 +219,8 @@ def _check_references(config: Config) -> None:
         for model_name in tier.models:
             if any(model.name == model_name and model.is_glob for model in config.model):
                 faults.append(f"tier.{name}.models: {model_name!r} is a glob; name the models themselves")
+            elif any(model.name == model_name and model.kind == "embedding" for model in config.model):
+                faults.append(f"tier.{name}.models: {model_name!r} is an embedding model; tiers are for chat")
             elif model_name not in models:
                 faults.append(f"tier.{name}.models: no model named {model_name!r}{suggest(model_name, models)}")
     tiers = list(config.tier)

@@ -1,5 +1,6 @@
 """Token counts before anybody has counted: for reservations, for routing, and for answers that were cut off."""
 
+from gateway.wire.completeness import text_length
 from gateway.wire.inference import Inference
 from gateway.wire.usage import Usage
 
@@ -24,6 +25,6 @@ def usage_so_far(inference: Inference, num_deltas: int) -> Usage:
 
 
 def usage_of_unreported(inference: Inference, body: bytes) -> Usage:
-    """For a whole answer without usage, by its size."""
-    completion = 0 if inference.endpoint == "embeddings" else max(1, len(body) // BYTES_PER_TOKEN)
+    """For a whole answer without usage, by the length of what it says."""
+    completion = -(-text_length(body) // BYTES_PER_TOKEN)
     return Usage(prompt_tokens=prompt_tokens(inference), completion_tokens=completion, estimated=True)

@@ -13,7 +13,7 @@ import msgspec
 from gateway.answer import EVENT_STREAM, JSON, Answer, Headers, StreamAnswer, encode_headers, error_answer
 from gateway.bookkeeping import Observer
 from gateway.departure import Departure
-from gateway.errors import ApiError, ClientClosedRequest, InternalError
+from gateway.errors import ApiError, ClientClosedRequest, InternalError, UpstreamError
 from gateway.estimates import usage_of_unreported, worst_case_tokens
 from gateway.headers import describe, settle_up, settle_up_comment
 from gateway.house import House, Snapshot
@@ -27,6 +27,7 @@ from gateway.upstream import attempts
 from gateway.upstream.attempts import Deployment, Served
 from gateway.upstream.http_backend import FORWARDED
 from gateway.upstream.types import Outbound, Reply
+from gateway.wire.completeness import is_error
 from gateway.wire.inference import Inference
 from gateway.wire.replay import replay, rewrite_identity
 from gateway.wire.sse import DONE, frame, frames
@@ -35,6 +36,7 @@ from semcache.types import StoredAnswer
 log = logging.getLogger("tollhouse.pipeline")
 
 Parse = Callable[[bytes], Inference]
+YES = ("1", "true", "yes")
 HeaderOf = Callable[[str], str | None]
 
 
@@ -56,7 +58,7 @@ class Pipeline:
             headers=tuple((name, value) for name in FORWARDED if (value := header(name)) is not None),
         )
         passage.ticket = await house.limiter.admit(principal)
-        if header("x-tollhouse-dry-run") == "1":
+        if (header("x-tollhouse-dry-run") or "").lower() in YES:
             return await self._dry_run(passage, snapshot)
         try:
             return await self._serve(passage, snapshot, receive)
@@ -163,6 +165,11 @@ def _as_wanted(passage: Passage, reply: Reply, body: bytes, headers: Headers) ->
     theirs = encode_headers(reply.headers)
     content_type = next((pair for pair in theirs if pair[0] == b"content-type"), JSON)
     headers = [*(pair for pair in theirs if pair is not content_type), *headers]
+    if reply.status >= 300 and not is_error(body):
+        error = UpstreamError(
+            f"The upstream answered with HTTP {reply.status} and no reason.", code=f"http_{reply.status}"
+        )
+        return Answer(error.encode(), status=reply.status, headers=headers)
     if passage.inference.stream and reply.status < 300:
         try:
             payloads = replay(body, include_usage=passage.inference.include_usage)

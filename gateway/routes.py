@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from gateway.config import AUTO
-from gateway.errors import InvalidRequestError
+from gateway.errors import ContextLengthExceeded, InvalidRequestError
 from gateway.estimates import prompt_tokens
 from gateway.house import House, Snapshot
 from gateway.passage import Passage
@@ -48,6 +48,8 @@ async def choose(passage: Passage, house: House, snapshot: Snapshot) -> Decision
     try:
         decision = snapshot.router.choose(prompt)
     except NoCapableModel as error:
+        if error.missing.startswith("a context"):
+            raise ContextLengthExceeded(str(error), param="messages") from error
         raise InvalidRequestError(str(error), param="model", code="missing_capability") from error
     return _say_who_is_missing(decision, snapshot)
 

@@ -3,14 +3,14 @@
 from typing import Any
 
 import msgspec
-from litestar import Request, Response, get
+from litestar import MediaType, Request, Response, get
 
 from gateway.dashboard import data, headers, page, tenant_in_sight
 
 
 @get("/dashboard")
 async def dashboard() -> Response[bytes]:
-    return Response(page(), media_type="text/html; charset=utf-8", headers=headers())
+    return Response(page(), media_type=MediaType.HTML, headers=headers())
 
 
 @get("/dashboard/data")

@@ -2,17 +2,17 @@
 
 from typing import Any
 
-from litestar import Request, Response, get
+from litestar import Request, Response, get, route
 
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
-@get("/health/live")
+@route("/health/live", http_method=["GET", "HEAD"])
 async def live() -> dict[str, str]:
     return {"status": "ok"}
 
 
-@get("/health/ready")
+@route("/health/ready", http_method=["GET", "HEAD"])
 async def ready(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
     """200 once models are loaded and keys known. A lost database or Redis is said, and does not make it unready."""
     house = request.app.state.house

@@ -13,7 +13,7 @@ from gateway.ledger.records import AttemptRecord, RequestRecord
 from gateway.money import NANO
 from gateway.telemetry.series import LATENCY_BUCKETS, TTFT_BUCKETS, AttemptSeries, Histogram, RequestSeries, merged
 
-MAX_MODELS = 200  # a name that matched a glob is the client's choice: beyond so many, it counts as "other"
+MAX_MODELS = 50  # a name that matched a glob is the client's choice: beyond so many, it counts as "other"
 OTHER = "other"
 
 RequestKey = tuple[str, str, str, str, str]  # endpoint, status, cache, tier, model

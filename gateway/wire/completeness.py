@@ -1,5 +1,7 @@
 """Is a whole answer whole? Truncated, filtered, failed and empty ones are not, and tool calls are no answer yet."""
 
+from typing import Any
+
 import msgspec
 
 
@@ -21,6 +23,32 @@ class _Body(msgspec.Struct):
 
 
 _decode = msgspec.json.Decoder(_Body).decode
+
+
+class _Error(msgspec.Struct):
+    error: dict[str, Any]
+
+
+_decode_error = msgspec.json.Decoder(_Error).decode
+
+
+def is_error(body: bytes) -> bool:
+    """Whether a client of OpenAI's would know it for an error: an object with an object `error`."""
+    try:
+        _decode_error(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
+
+
+def text_length(body: bytes) -> int:
+    """Bytes of text in a whole answer, all choices together; 0 for what is none."""
+    try:
+        choices = _decode(body).choices
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return 0
+    texts = (choice.text if choice.message is None else choice.message.content for choice in choices)
+    return sum(len(text.encode("utf-8", "replace")) for text in texts if text)
 
 
 def is_complete(body: bytes) -> bool:

@@ -29,8 +29,14 @@ def test_the_shipped_file_is_good_and_names_every_key() -> None:
             assert f"{key} = " in text, f"{key} is not in config.toml"
 
 
-def test_an_empty_file_is_a_config() -> None:
-    assert parse(b"").server.port == 8400
+MODEL = "[[provider]]\nname = 'p'\nbase_url = 'http://127.0.0.1:1/v1'\n[[model]]\nname = 'm'\nprovider = 'p'\n"
+
+
+def test_one_model_is_a_config_and_none_is_not() -> None:
+    """An editor that empties a file before it writes it must not empty the gateway."""
+    assert parse(MODEL.encode()).server.port == 8400
+    assert parse(b"\xef\xbb\xbf" + MODEL.encode()).model[0].name == "m"
+    assert faults("") == ["model: there is no [[model]], and so nothing that a client could ask for"]
 
 
 def test_unknown_keys_are_all_named_with_the_nearest_valid_one() -> None:
@@ -116,16 +122,32 @@ def test_what_is_not_toml_says_where(tmp_path: Path) -> None:
 
 
 def test_the_hash_follows_the_bytes() -> None:
-    first, second = parse(b"[cache]\n"), parse(b"[cache]\n# a comment\n")
+    first, second = parse(MODEL.encode()), parse(MODEL.encode() + b"# a comment\n")
     assert isinstance(first, Config)
     assert first.hash != second.hash
-    assert first.hash == parse(b"[cache]\n").hash
+    assert first.hash == parse(MODEL.encode()).hash
 
 
 def test_a_provider_is_usable_once_its_key_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = b"[[provider]]\nname = 'p'\nbase_url = 'http://127.0.0.1:1/v1'\napi_key_env = 'SOME_KEY'\n"
+    text = MODEL.replace("/v1'", "/v1'\napi_key_env = 'SOME_KEY'").encode()
     monkeypatch.delenv("SOME_KEY", raising=False)
     assert not parse(text).provider[0].usable
     monkeypatch.setenv("SOME_KEY", "sk-1")
     assert parse(text).provider[0].usable
     assert parse(text.replace(b"SOME_KEY", b"")).provider[0].usable
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "input_usd_per_mtok = inf",
+        "input_usd_per_mtok = nan",
+        "output_usd_per_mtok = -1",
+        "[store]\nredis_url = 'foo'",
+        "[store]\ndatabase_url = 'mysql://x'",
+        "[[provider]]\nname = 'q'\nbase_url = 'http://x'\napi_key_env = 'sk-a-key-itself'",
+        "kind = 'embedding'\n[tier.small]\nmodels = ['m']",
+    ],
+)
+def test_what_could_not_work_is_refused_beforehand(line: str) -> None:
+    assert "sk-a-key" not in faults(MODEL + line)[0]
