@@ -10,6 +10,7 @@ from gateway.errors import InvalidRequestError
 from gateway.wire.inference import Role
 from gateway.wire.members import decode_members, repeated_key
 
+MAX_CONTAINERS = 500_000  # decoding them holds everybody else's requests up for about half a second
 MAX_DEPTH_MESSAGE = "The JSON body of your request is nested too deeply."
 
 Probability = Annotated[float, Meta(ge=0, le=1)]
@@ -50,6 +51,8 @@ Fields = TypeVar("Fields")
 
 def decode_body(raw: bytes, decoder: msgspec.json.Decoder[Fields]) -> tuple[dict[str, msgspec.Raw], Fields]:
     """The raw members and the typed view of a body. Raises InvalidRequestError for whatever is wrong with it."""
+    if len(raw) > 2 * MAX_CONTAINERS and raw.count(b"{") + raw.count(b"[") > MAX_CONTAINERS:
+        raise InvalidRequestError(f"The body of your request holds more than {MAX_CONTAINERS} objects and lists.")
     try:
         raw.decode()
         fields = decode_members(raw)

@@ -275,3 +275,9 @@ def _parse_or_refuse(raw: bytes) -> None:
         parse_chat(raw)
     except InvalidRequestError as error:
         conforms(error.encode(), "ErrorResponse")
+
+
+def test_a_body_of_millions_of_objects_is_refused_before_it_is_read() -> None:
+    body = b'{"model":"m","messages":[],"x":[' + b",".join([b"{}"] * 600_000) + b"]}"
+    with pytest.raises(InvalidRequestError, match="objects and lists"):
+        parse_chat(body)
