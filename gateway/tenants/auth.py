@@ -5,16 +5,15 @@ goes for messages: none repeats any part of what the caller sent.
 """
 
 import asyncio
-import hashlib
 import time
 
 from gateway.errors import AuthenticationError
 from gateway.store.database import Database
 from gateway.store.tenants import select_principals
 from gateway.store.versions import VersionWatch
+from gateway.tenants.keys import hash_key
 from gateway.tenants.types import Principal
 
-_sha256 = hashlib.sha256
 _SCHEME = {"WWW-Authenticate": "Bearer"}
 _MISSING = (
     "You didn't provide an API key. Send it in an Authorization header: `Authorization: Bearer sk-th-...`. "
@@ -57,7 +56,7 @@ class Authenticator:
         if not authorization or authorization[:7].lower() != "bearer ":
             raise AuthenticationError(_MISSING, headers=_SCHEME)
         key = authorization[7:].strip()
-        principal = self._principals.get(_sha256(key.encode("utf-8", "surrogatepass")).digest())
+        principal = self._principals.get(hash_key(key))
         if principal is None:
             raise UnknownKeyError(_UNKNOWN if key else _MISSING, headers=_SCHEME)
         if principal.key.disabled:

@@ -10,15 +10,16 @@ import string
 _ALPHABET = string.digits + string.ascii_letters
 _LENGTH = 43  # characters of base62 for 256 bits
 PREFIX = "sk-th-"
+_sha256 = hashlib.sha256
 
 
 def make_key() -> str:
     return PREFIX + "".join(secrets.choice(_ALPHABET) for _ in range(_LENGTH))
 
 
-def hash_key(key: str) -> str:
-    """64 hex digits."""
-    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
+def hash_key(key: str) -> bytes:
+    """32 bytes, of anything that a caller may send as a key."""
+    return _sha256(key.encode("utf-8", "surrogatepass")).digest()
 
 
 def display_prefix(key: str) -> str:

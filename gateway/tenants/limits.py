@@ -9,9 +9,15 @@ import math
 
 from gateway.errors import RateLimitError
 from gateway.ids import new_id
-from gateway.tenants.bucket import LocalCounts, Standing
+from gateway.tenants.local_counts import LocalCounts, Standing
 from gateway.tenants.shared_counts import RedisAway, SharedCounts
 from gateway.tenants.types import Limits, Principal
+
+
+class TokenLimitError(RateLimitError):
+    """OpenAI tells by `type` which of the two limits it was."""
+
+    type = "tokens"
 
 
 class Ticket:
@@ -87,7 +93,7 @@ class _Counted(Ticket):
         if tokens > self._tokens_limit:
             limit = f"the {self._tokens_limit} per minute that this tenant has"
             message = f"The request may use {tokens} tokens, more than {limit}. Lower max_tokens or shorten the prompt."
-            raise RateLimitError(message, code="tokens_limit_exceeded")
+            raise TokenLimitError(message, code="tokens_limit_exceeded", headers={"x-should-retry": "false"})
         before, self._reserved = self._reserved, tokens  # at once: if we are cancelled in between, settle knows
         standing = await self._take_shared(tokens - before)
         if standing is None:
@@ -144,7 +150,8 @@ class _Counted(Ticket):
     def _refusal(self, what: str, standing: Standing) -> RateLimitError:
         wait_s = standing.retry_after_s
         message = f"Rate limit reached: {standing.limit} {what} per minute. Please try again in {_duration(wait_s)}."
-        return RateLimitError(message, headers={**_retry_after(wait_s), **self.headers()})
+        kind = TokenLimitError if what == "tokens" else RateLimitError
+        return kind(message, headers={**_retry_after(wait_s), **self.headers()})
 
 
 class Limiter:

@@ -1,4 +1,4 @@
-"""What an administrator does with tenants and keys. The command line and the admin API call these functions."""
+"""What an administrator does with tenants and keys; the command line calls these functions. Knows no SQL, no HTTP."""
 
 import re
 
@@ -90,7 +90,7 @@ async def create_key(database: Database, tenant_name: str, name: str = "") -> Ne
     tenant = await get_tenant(database, tenant_name)
     made = _new_key(tenant.id, name)
     try:
-        await store.insert_key(database, made.key, hash_key(made.secret))
+        await store.insert_key(database, made.key, hash_key(made.secret).hex())
     except DuplicateRow as error:
         raise DuplicateName(f"the tenant {tenant_name!r} has a key named {made.key.name!r} already") from error
     return made
@@ -118,7 +118,7 @@ async def create_first_tenant(database: Database, name: str = "demo") -> NewKey 
     tenant = Tenant(id=new_id(), name=name)
     made = _new_key(tenant.id, "first")
     try:
-        await store.insert_tenant_with_key(database, tenant, made.key, hash_key(made.secret))
+        await store.insert_tenant_with_key(database, tenant, made.key, hash_key(made.secret).hex())
     except DuplicateRow:
         return None
     return made

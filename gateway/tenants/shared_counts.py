@@ -10,7 +10,7 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from gateway.tenants.bucket import Standing
+from gateway.tenants.local_counts import Standing
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
