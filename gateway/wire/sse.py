@@ -97,11 +97,6 @@ def frames(payloads: Iterable[bytes]) -> bytes:
     return b"".join(map(frame, payloads))
 
 
-def comment(text: str) -> bytes:
-    """A line that clients ignore: a sign of life, or a note for people."""
-    return b": " + text.replace("\r", " ").replace("\n", " ").encode() + b"\n\n"
-
-
 def _whole_events(data: bytes) -> list[bytes] | None:
     """The usual chunk: complete events of one data line each. None when it is anything else."""
     payloads: list[bytes] = []

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.wire.members import decode_members, remove
+from gateway.wire.members import remove
 from gateway.wire.sse import DONE
 from gateway.wire.usage import Usage, read_usage
 
@@ -116,19 +116,3 @@ class StreamReader:
         if len(chunk.usage) and not chunk.choices:
             return None
         return remove(payload, "usage")
-
-
-def content_of(payloads: list[bytes]) -> str:
-    """The text in a stream's payloads, all choices' together: what a cut answer is charged by."""
-    texts: list[str] = []
-    for payload in payloads:
-        try:
-            fields = decode_members(payload)
-            choices = msgspec.json.decode(fields["choices"])
-            for choice in choices:
-                text = choice.get("text") or (choice.get("delta") or {}).get("content")
-                if isinstance(text, str):
-                    texts.append(text)
-        except (msgspec.DecodeError, KeyError, AttributeError, TypeError, RecursionError):
-            continue
-    return "".join(texts)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.wire.sse import DONE, EventTooLargeError, SseParser, comment, frame, frames
+from gateway.wire.sse import DONE, EventTooLargeError, SseParser, frame, frames
 
 
 def parse(*chunks: bytes) -> list[bytes]:
@@ -137,8 +137,3 @@ def test_what_is_framed_is_parsed_back(payloads: list[bytes]) -> None:
 
 def test_a_line_end_inside_a_payload_can_not_end_the_event() -> None:
     assert parse(frame(b'{"a":\r\n\r\n1,\r"b":2}\n\n')) == [b'{"a":\n\n1,\n"b":2}\n\n']
-
-
-def test_a_comment_is_one_line_that_nobody_parses() -> None:
-    assert comment("cost 1\ndata: x") == b": cost 1 data: x\n\n"
-    assert parse(comment("cost 1\r\ndata: x")) == []
