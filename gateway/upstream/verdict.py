@@ -32,6 +32,8 @@ class Failed:
 
 class _Body(msgspec.Struct):
     error: Any = None
+    choices: list[msgspec.Raw] | None = None
+    data: list[msgspec.Raw] | None = None
 
 
 _decoder = msgspec.json.Decoder(_Body)
@@ -60,21 +62,25 @@ def judge(reply: Reply, first_events: list[bytes]) -> Failed | None:
 
 
 def _judge_success(reply: Reply, first_events: list[bytes]) -> Failed | None:
-    """A 200 may still hold an error, or no JSON at all; a stream's may come behind its opening."""
+    """A 200 may still hold an error, nonsense, or no JSON at all; a stream's may come behind its opening."""
     if reply.events is None:
-        return _judge_payload(reply, reply.body) if reply.body is not None else None
+        return _judge_payload(reply, reply.body, whole=True) if reply.body is not None else None
     suspects = (payload for payload in first_events if b'"error"' in payload)
     return next(filter(None, (_judge_payload(reply, payload) for payload in suspects)), None)
 
 
-def _judge_payload(reply: Reply, payload: bytes) -> Failed | None:
+def _judge_payload(reply: Reply, payload: bytes, *, whole: bool = False) -> Failed | None:
     try:
-        error = _decoder.decode(payload).error
-    except msgspec.DecodeError as fault:
-        return Failed("protocol_error", f"the answer is not JSON: {fault}", retryable=True, http_status=reply.status)
-    if error is None:
-        return None
-    return Failed("error_in_answer", "an error in an answer with status 200", retryable=True, http_status=reply.status)
+        body = _decoder.decode(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
+        why = f"the answer is not what it should be: {fault}"
+        return Failed("protocol_error", why, retryable=True, http_status=reply.status)
+    if body.error is not None:
+        why = "an error in an answer with status 200"
+        return Failed("error_in_answer", why, retryable=True, http_status=reply.status)
+    if whole and not body.choices and not body.data:
+        return Failed("protocol_error", "the answer holds nothing", retryable=True, http_status=reply.status)
+    return None
 
 
 def failure(error: UpstreamFailure | ApiError) -> Failed:

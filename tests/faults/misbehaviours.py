@@ -447,6 +447,11 @@ async def error_in_200(wire: Wire) -> None:
     await wire.json(error("model is loading", None, "server_error"))
 
 
+@behaviour("nothing", "no-choices")  # JSON, and no answer
+async def nothing(wire: Wire) -> None:
+    await wire.json({"x": "y"} if wire.request.behaviour == "nothing" else completion() | {"choices": []})
+
+
 @behaviour("not-json", "half-json", "html")
 async def not_json(wire: Wire) -> None:
     bodies = {"not-json": b"hello", "half-json": b'{"id":"c', "html": b"<html>Bad gateway</html>"}
