@@ -52,7 +52,10 @@ async def open_house(config: Config, stack: AsyncExitStack) -> House:
     authenticator = Authenticator(database)
     stack.push_async_callback(authenticator.aclose)
     await authenticator.start()
-    limiter = Limiter(_limits(config.limits), config.store.redis_url)
+    try:
+        limiter = Limiter(_limits(config.limits), config.store.redis_url)
+    except ValueError as error:
+        raise ConfigError([str(error)]) from error
     stack.push_async_callback(limiter.aclose)
     backends = await _open_backends(config, state / "models", stack)
     cache = await _open_cache(config, backends.embedder, stack)

@@ -447,6 +447,13 @@ async def error_in_200(wire: Wire) -> None:
     await wire.json(error("model is loading", None, "server_error"))
 
 
+@behaviour("html-400")
+async def html_400(wire: Wire) -> None:
+    page = b"<html>Bad Request</html>"
+    head = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n" % len(page)
+    await wire.raw(head + page)
+
+
 @behaviour("nothing", "no-choices")  # JSON, and no answer
 async def nothing(wire: Wire) -> None:
     await wire.json({"x": "y"} if wire.request.behaviour == "nothing" else completion() | {"choices": []})

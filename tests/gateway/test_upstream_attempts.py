@@ -141,7 +141,8 @@ async def test_a_hiccup_is_mended_by_a_retry(house: House) -> None:
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
     "behaviour",
-    ["500", "503", "429", "reset", "garbage", "half-body", "redirect", "error-in-200", "not-json", "nothing", "no-choices", "half-json", "html",
+    ["500", "503", "429", "reset", "garbage", "half-body", "redirect", "error-in-200", "not-json", "half-json", "html",
+     "nothing", "no-choices",
      "no-content", "brotli", "401", "403"],
 )  # fmt: skip
 async def test_whatever_breaks_before_the_first_byte_falls_back(house: House, behaviour: str, stream: bool) -> None:

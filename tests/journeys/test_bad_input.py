@@ -85,6 +85,7 @@ def test_a_prompt_longer_than_the_context(gateway: Gateway, key: str) -> None:
     body = {"model": "smollm2", "messages": [{"role": "user", "content": "word " * 10_000}], "max_tokens": 1}
     status, headers, raw = gateway.post("/v1/chat/completions", body, key)
     assert refused((status, headers, raw)) == (400, "context_length_exceeded", "messages")
+    assert headers["x-tollhouse-attempts"] == "0"  # refused before any work: no call of a model
     assert "8192" in json.loads(raw)["error"]["message"]
 
 
@@ -93,6 +94,11 @@ def test_what_the_bundled_engine_cannot_do_is_named(gateway: Gateway, key: str) 
     status, _, raw = gateway.post("/v1/chat/completions", {"model": "smollm2", "messages": USER, "tools": tools}, key)
     assert status == 400
     assert "tools" in json.loads(raw)["error"]["message"]
+
+
+def test_an_upstreams_error_page_becomes_an_error_that_clients_know(gateway: Gateway, key: str) -> None:
+    got = refused(gateway.post("/v1/chat/completions", CHAT | {"model": "probe/html-400"}, key))
+    assert got == (400, "http_400", None)
 
 
 def test_an_unknown_tier(gateway: Gateway, key: str) -> None:
