@@ -51,14 +51,15 @@ def missing(candidates: Iterable[Candidate], prompt: Prompt) -> str:
     if not skilled:
         return f"{_listed(prompt.needs)} in one model"
     largest = max(candidate.context_tokens or 0 for candidate in skilled)
-    room = f"a context of {prompt.num_tokens} tokens, and the largest is {largest}"
+    room = f"a context of more than {prompt.num_tokens} tokens, and the largest is {largest}"
     return f"{_listed(prompt.needs)} with {room}" if prompt.needs else room
 
 
 def _can(candidate: Candidate, prompt: Prompt) -> bool:
     if not prompt.needs <= candidate.capabilities:
         return False
-    return candidate.context_tokens is None or prompt.num_tokens <= candidate.context_tokens
+    # Strictly less: a prompt that fills the context leaves no room for a single token of an answer.
+    return candidate.context_tokens is None or prompt.num_tokens < candidate.context_tokens
 
 
 def _listed(names: Iterable[str]) -> str:

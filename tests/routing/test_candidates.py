@@ -31,9 +31,11 @@ def test_only_models_with_every_needed_capability_stay(policy_of: PolicyOf) -> N
 
 def test_only_models_whose_context_holds_the_prompt_stay(policy_of: PolicyOf) -> None:
     ranking = Ranking(policy_of())
-    assert ranking.rank(0, Prompt(text="", num_tokens=2_000))[1][0] == "tiny"
-    assert ranking.rank(0, Prompt(text="", num_tokens=2_001)) == (0, ("mini", "midi", "grand"))
-    assert ranking.rank(0, Prompt(text="", num_tokens=16_001)) == (2, ("grand",))
+    assert ranking.rank(0, Prompt(text="", num_tokens=1_999))[1][0] == "tiny"
+    assert ranking.rank(0, Prompt(text="", num_tokens=2_000)) == (0, ("mini", "midi", "grand"))
+    assert ranking.rank(0, Prompt(text="", num_tokens=16_000)) == (2, ("grand",))
+    with pytest.raises(NoCapableModel, match="a context of more than 128000 tokens, and the largest is 128000"):
+        ranking.rank(0, Prompt(text="", num_tokens=128_000))
 
 
 def test_the_dearest_tier_falls_to_the_next_cheaper(policy_of: PolicyOf) -> None:
@@ -48,8 +50,8 @@ def test_the_dearest_tier_falls_to_the_next_cheaper(policy_of: PolicyOf) -> None
     [
         ({"audio"}, 10, "audio"),
         ({"audio", "tools", "video"}, 10, "audio and video"),
-        ({"tools"}, 200_000, "tools with a context of 200000 tokens, and the largest is 128000"),
-        (set(), 200_000, "a context of 200000 tokens, and the largest is 128000"),
+        ({"tools"}, 200_000, "tools with a context of more than 200000 tokens, and the largest is 128000"),
+        (set(), 200_000, "a context of more than 200000 tokens, and the largest is 128000"),
     ],
 )
 def test_the_error_names_what_is_missing(policy_of: PolicyOf, needs: set[str], num_tokens: int, missing: str) -> None:
