@@ -19,6 +19,8 @@ from routing.types import Vector
 
 SHIPPED = Path(__file__).parent / "data" / "heads.npz"
 
+NORM_TOLERANCE = 0.02  # of the squared length of an embedding: half precision and quantised ones pass
+
 Matrix = npt.NDArray[np.float32]
 
 
@@ -71,13 +73,13 @@ class Heads:
     def judge(self, features: Features, embedding: Vector | None) -> Judgement:
         """Task and difficulty of one prompt; `embedding` is float32 of shape (dimension,), L2-normalised.
 
-        A vector of another length raises HeadMismatch; one that isn't normalised, or holds NaN, counts as none. The
+        A vector of another length raises HeadMismatch; one that isn't normalised (all zeros, NaN) counts as none. The
         confidence shrinks by the share of letters that aren't Latin, since no other script was in the training data.
         """
         usable = embedding if self._use_embedding else None
         if usable is not None and usable.shape != (self.meta.dimension,):
             raise HeadMismatch(f"the head reads {self.meta.dimension} dimensions; an embedding of {usable.shape} came")
-        if usable is not None and not (np.abs(usable) <= 1.01).all():  # NaN compares as false
+        if usable is not None and not _is_normalised(usable):
             usable = None
         foreign_share = float(features[FOREIGN_SHARE])
         features = np.minimum(np.maximum(features, self._bounds[0]), self._bounds[1])
@@ -133,3 +135,8 @@ def _matrix(array: npt.NDArray[Any]) -> Matrix:
     if array.ndim != 2 or array.dtype != np.float32 or not np.isfinite(array).all():
         raise ValueError("a matrix of finite float32 numbers is expected")
     return array
+
+
+def _is_normalised(vector: Vector) -> bool:
+    wide = vector.astype(np.float64)  # the square of a large float32 overflows
+    return abs(float(wide @ wide) - 1) <= NORM_TOLERANCE  # NaN compares as false

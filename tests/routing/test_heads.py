@@ -33,8 +33,8 @@ def test_without_an_embedding_the_features_decide(shipped: Heads) -> None:
     assert not judgement.used_embedding
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_an_embedding_that_is_not_finite_counts_as_none(heads_of: HeadsOf, bad: float) -> None:
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 0.0, 0.5, 1.5, 3e38])
+def test_an_embedding_that_is_not_finite_or_not_normalised_counts_as_none(heads_of: HeadsOf, bad: float) -> None:
     judgement = heads_of().judge(extract("x"), np.array([bad, 0, 0, 0], np.float32))
     assert not judgement.used_embedding
     assert np.isfinite(judgement.confidence)
@@ -62,7 +62,7 @@ def test_saved_heads_come_back_equal_and_the_file_is_stable(heads_of: HeadsOf, t
         heads_of().save(tmp_path / name)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
     loaded = load(tmp_path / "a", "toy")
-    vector = np.array([0.1, 0.2, 0.3, 0.4], np.float32)
+    vector = np.array([0.1, 0.5, 0.7, 0.5], np.float32)
     assert loaded.meta == heads_of().meta
     assert loaded.judge(extract("one"), vector) == heads_of().judge(extract("one"), vector)
 
