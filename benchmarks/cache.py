@@ -103,7 +103,6 @@ def answer(asked: Question) -> StoredAnswer:
         tier="large",
         prompt_tokens=300,
         completion_tokens=200,
-        cost_nanousd=2_750_000,
         created_at=time.time(),
     )
 

@@ -80,7 +80,6 @@ async def keep(passage: Passage, house: House, body: bytes, record: RequestRecor
         tier=record.tier or "",
         prompt_tokens=record.usage.prompt_tokens,
         completion_tokens=record.usage.completion_tokens,
-        cost_nanousd=record.cost_nanousd,
         created_at=time.time(),
     )
     try:

@@ -38,7 +38,7 @@ class Question(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class StoredAnswer(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A complete answer and what it cost. `body` is the non-streamed response, byte for byte."""
+    """A complete answer and what it used. `body` is the non-streamed response, byte for byte."""
 
     entry_id: str
     question: str
@@ -47,7 +47,6 @@ class StoredAnswer(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     tier: str
     prompt_tokens: int
     completion_tokens: int
-    cost_nanousd: int  # what a hit saves
     created_at: float  # seconds since the epoch
 
 

@@ -55,7 +55,6 @@ def reply() -> Callable[..., StoredAnswer]:
             tier="small",
             prompt_tokens=7,
             completion_tokens=11,
-            cost_nanousd=1300,
             created_at=time.time() if created_at is None else created_at,
         )
 
