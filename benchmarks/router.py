@@ -2,7 +2,9 @@
 
     python benchmarks/router.py [--config config.toml] [--rows 600]
 
-The prompts are held-out rows of the training data, and hand-written ones (routing_probes.csv) that never were in it.
+The prompts are held-out rows of the training data, and hand-written ones that never were in it: routing_probes.csv with
+their task, and routing_tiers.csv with the tiers that would do. Of the latter, the set "seen" was read before the cues
+were last widened, the set "unseen" written after.
 """
 
 import argparse
@@ -59,6 +61,7 @@ def main() -> None:
         if labels is not None:
             print(f"| {name} | {len(labels)} | {' | '.join(macro_f1_of(heads, prompts[name], labels))} |")
     print_prior(heads, prompts["exam questions"], [(row.weak_right, row.strong_right) for row in exams])
+    print_tiers(router, model)
     print_shares(router, prompts)
     print_times(router, [prompt for of_set in prompts.values() for prompt in of_set])
 
@@ -126,6 +129,25 @@ def print_prior(heads: Heads, prompts: Sequence[Prompt], grades: Sequence[tuple[
         print(f"| {name} | {_interval(partial(_apgr, order, weak, strong), len(weak))} |")
 
 
+def print_tiers(router: Router, model: SentenceModel) -> None:
+    rows = list(csv.reader((HERE / "routing_tiers.csv").open()))[1:]
+    decisions = [router.choose(prompt) for prompt in embed(model, [text for text, _, _ in rows])]
+    dearest = router.policy.tiers[-1].name
+    print(
+        f"\n| hand-written prompts by tier | fit | hard ones sent to {dearest} | others sent there |\n|---|--:|--:|--:|"
+    )
+    for name in dict.fromkeys(of_set for _, _, of_set in rows):
+        judged = [(d.tier, fit.split()) for d, (_, fit, of_set) in zip(decisions, rows, strict=True) if of_set == name]
+        hard = [tier for tier, fit in judged if fit == [dearest]]
+        easy = [tier for tier, fit in judged if dearest not in fit]
+        cells = [
+            f"{sum(tier in fit for tier, fit in judged)} of {len(judged)}",
+            f"{hard.count(dearest)} of {len(hard)}",
+            f"{easy.count(dearest)} of {len(easy)}",
+        ]
+        print(f"| {name} | {' | '.join(cells)} |")
+
+
 def print_shares(router: Router, prompts: dict[str, list[Prompt]]) -> None:
     names = [tier.name for tier in router.policy.tiers]
     print(f"\n| share per tier | {' | '.join(names)} | low confidence |\n|---|{'--:|' * (len(names) + 1)}")
@@ -133,7 +155,7 @@ def print_shares(router: Router, prompts: dict[str, list[Prompt]]) -> None:
     for title, of_set in prompts.items():
         decisions = [router.choose(prompt) for prompt in of_set]
         counts = Counter(decision.tier for decision in decisions)
-        unsure = sum(decision.reason.startswith("low_confidence") for decision in decisions)
+        unsure = sum("low_confidence" in decision.reason for decision in decisions)
         total += counts
         cells = [f"{counts[name] / len(of_set):.0%}" for name in names] + [f"{unsure / len(of_set):.0%}"]
         print(f"| {title} | {' | '.join(cells)} |")

@@ -9,16 +9,20 @@ from routing.heads import Heads, Judgement, load_shipped
 from routing.policy import check
 from routing.quality import scores, temper
 from routing.rules import Rules
-from routing.signals import Features, extract, named
+from routing.signals import Features, extract, guessed_task, named
 from routing.types import Decision, Policy, Prompt, Signals
+
+HARD = frozenset({"code", "maths", "reasoning"})  # work whose cues count even where the head is unsure
 
 
 class Router:
     """Decides for prompts under one policy.
 
     In this order: the tier asked for by header; the operator's rules; the tier that claims the task, tempered by
-    `quality` (quality.py); the fallback tier where the classifier isn't sure. Then the capability filter: a tier none
-    of whose models can do the request hands over to the next dearer one that has a model, else to the next cheaper.
+    `quality` (quality.py). Where the classifier isn't sure, but the text's cues speak for hard work (code, maths or
+    reasoning), the tier that claims that, tempered too; else the fallback tier: hard work that a small model gets wrong
+    costs more than easy work that a large one gets right. Then the capability filter: a tier none of whose models can
+    do the request hands over to the next dearer one that has a model, else to the next cheaper.
     """
 
     def __init__(self, policy: Policy, heads: Heads | None = None) -> None:
@@ -50,7 +54,7 @@ class Router:
         features = extract(prompt.text)
         judgement = self._heads.judge(features, prompt.embedding)
         signals = self._signals(judgement, features)
-        tier, reason = self._by_rule(prompt, judgement) or self._by_task(prompt, judgement, signals)
+        tier, reason = self._by_rule(prompt, judgement) or self._by_task(prompt, judgement, features, signals)
         return self._decision(prompt, tier, reason, signals)
 
     def _by_rule(self, prompt: Prompt, judgement: Judgement) -> tuple[str, str] | None:
@@ -58,16 +62,23 @@ class Router:
         met = self._rules.first_met(prompt, sure)
         return (met[0].tier, met[1]) if met else None
 
-    def _by_task(self, prompt: Prompt, judgement: Judgement, signals: Signals) -> tuple[str, str]:
+    def _by_task(self, prompt: Prompt, judgement: Judgement, features: Features, signals: Signals) -> tuple[str, str]:
         blind = "" if judgement.used_embedding else " (no embedding)"
         if not prompt.text.strip():
             return self.policy.fallback_tier, "no text to judge"
-        if not self._is_sure(prompt, judgement):
-            return self.policy.fallback_tier, f"low_confidence {judgement.confidence:.2f}{blind}"
-        reason = f"task={judgement.task} {judgement.confidence:.2f}{blind}"
-        home = self._homes.get(judgement.task)
-        if home is None:
-            home, reason = self.policy.default_tier, f"{reason}, which no tier claims"
+        if self._is_sure(prompt, judgement):
+            reason = f"task={judgement.task} {judgement.confidence:.2f}{blind}"
+            home = self._homes.get(judgement.task)
+            if home is None:
+                home, reason = self.policy.default_tier, f"{reason}, which no tier claims"
+            return self._tempered(home, reason, signals)
+        reason = f"low_confidence {judgement.confidence:.2f}{blind}"
+        cues = guessed_task(features)
+        if cues in HARD and cues in self._homes:
+            return self._tempered(self._homes[cues], f"cues={cues}, {reason}", signals)
+        return self.policy.fallback_tier, reason
+
+    def _tempered(self, home: str, reason: str, signals: Signals) -> tuple[str, str]:
         quality, tiers = self.policy.quality, self.policy.tiers
         chosen = tiers[temper(tiers, self._tiers[home], tuple(signals.scores.values()), quality)].name
         if chosen != home:

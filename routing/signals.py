@@ -9,7 +9,8 @@ import re
 import numpy as np
 import numpy.typing as npt
 
-from routing.cues import TASKS, first_of, found
+from routing.cues import TASKS
+from routing.cues import read as read_cues
 
 Features = npt.NDArray[np.float32]  # (len(FEATURES),)
 
@@ -84,8 +85,7 @@ def extract(text: str) -> Features:
     size = max(len(read), 1)
     words = _WORD.findall(read)
     num_words = len(words)
-    cues = found(_WORD.findall(lead.lower()))
-    guessed = first_of(cues)
+    cues, guessed = read_cues(lead)
     values = [
         math.log1p(len(text)),
         math.log1p(num_words * len(text) / size),
@@ -115,6 +115,12 @@ def _foreign_share(letters: str) -> float:
 
 def _occurrences(patterns: tuple[re.Pattern[str], ...], text: str) -> int:
     return sum(len(pattern.findall(text)) for pattern in patterns)
+
+
+def guessed_task(features: Features) -> str | None:
+    """The task that the cues speak for; None where there are none."""
+    marked = np.flatnonzero(features[-len(GUESSES) :])
+    return TASKS[int(marked[0])] if len(marked) else None
 
 
 def named(features: Features) -> dict[str, float]:

@@ -70,6 +70,60 @@ def test_below_min_confidence_the_fallback_tier_serves(
     assert ask(router_of(unsure, min_confidence=0.4), embedding=vector_of("code"))[0] == "large"
 
 
+@pytest.mark.parametrize(
+    ("text", "tier", "reason"),
+    [
+        ("why does my Dockerfile fail", "large", "cues=code, low_confidence 0.45"),
+        ("the integral of x", "large", "cues=maths, low_confidence 0.45"),
+        ("hello again", "medium", "low_confidence 0.45"),
+        ("solve this riddle", "medium", "low_confidence 0.45"),  # reasoning, which no tier of the toy policy claims
+    ],
+)
+def test_where_the_head_is_unsure_cues_of_hard_work_decide(
+    router_of: RouterOf, vector_of: VectorOf, heads_of: Callable[..., Heads], text: str, tier: str, reason: str
+) -> None:
+    router = router_of(heads_of(sharpness=0.5))
+    assert ask(router, text, embedding=vector_of("chat")) == (tier, reason)
+
+
+def test_quality_tempers_what_the_cues_decide(
+    router_of: RouterOf, vector_of: VectorOf, heads_of: Callable[..., Heads]
+) -> None:
+    router = router_of(heads_of(sharpness=0.5), quality=0.0)
+    assert ask(router, "why does my Dockerfile fail", embedding=vector_of("chat")) == (
+        "small",
+        "cues=code, low_confidence 0.45; quality 0 moves it from large: p(large)=0.90, p(small)=0.40",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "tier"),
+    [
+        ("Fix this: TypeError: cannot unpack non-iterable NoneType object", "large"),
+        ("Find the eigenvalues of [[2,1],[1,2]]", "large"),
+        ("If all bloops are razzies and all razzies are lazzies, are all bloops lazzies?", "large"),
+        ("Hey, can you write a SQL query that returns the top 10 customers by revenue?", "large"),
+        ("Could you please translate this legal contract into French?", "medium"),
+        ("Write a poem about recursion in Python", "medium"),
+        ("How many people live in Tokyo?", "medium"),
+        ("thanks!", "small"),
+    ],
+)
+def test_the_shipped_heads_and_config_send_work_where_it_belongs(minilm_path: Path, text: str, tier: str) -> None:
+    from semcache.sentence_model import SentenceModel
+
+    model = SentenceModel(minilm_path)
+    tiers = tomllib.loads((ROOT / "config.toml").read_text())["tier"]
+    policy = Policy(
+        tiers=tuple(Tier(name=name, models=(name,), tasks=tuple(fields["tasks"])) for name, fields in tiers.items()),
+        candidates={name: Candidate(model=name) for name in tiers},
+        default_tier="small",
+        fallback_tier="medium",
+    )
+    decision = Router(policy, load_shipped(model.id)).choose(Prompt(text=text, embedding=model.encode([text])[0]))
+    assert decision.tier == tier, decision.reason
+
+
 def test_quality_moves_a_sure_decision_and_says_so(router_of: RouterOf, vector_of: VectorOf) -> None:
     assert ask(router_of(quality=0.3), embedding=vector_of("code")) == (
         "medium",

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routing.cues import CUES, TASKS, found, guess
-from routing.signals import END_CHARS, FEATURES, extract, named
+from routing.cues import CUES, TASKS, guess, read
+from routing.signals import END_CHARS, FEATURES, extract, guessed_task, named
 
 
 def feature(text: str, name: str) -> float:
@@ -60,7 +60,7 @@ def test_length_counts_the_whole_text() -> None:
 
 def test_named_features_are_those_that_are_not_zero() -> None:
     features = named(extract("Calculate 3 + 4"))
-    assert features["cue_maths"] == 1
+    assert features["cue_maths"] == 2  # a word and a mark
     assert "cue_chat" not in features
     assert all(features.values())
 
@@ -68,11 +68,36 @@ def test_named_features_are_those_that_are_not_zero() -> None:
 def test_every_cue_can_be_found() -> None:
     for index, (task, phrases) in enumerate(CUES.items()):
         for phrase in phrases:
-            assert found(phrase.split())[index] >= 1, (task, phrase)
+            assert read(f"{phrase} 7")[0][index] >= 1, (task, phrase)
 
 
-def test_cues_guess_the_plain_cases() -> None:
-    assert guess("Write a Python function that sorts") == "code"
-    assert guess("TL;DR please") == "summarization"
-    assert guess("zzz") is None
+@pytest.mark.parametrize(
+    ("text", "task"),
+    [
+        ("Write a Python function that sorts", "code"),
+        ("TL;DR please", "summarization"),
+        ("ZeroDivisionError: division by zero", "code"),
+        ("SELECT id FROM orders takes two minutes", "code"),
+        ("what is wrong in main.rs", "code"),
+        ("if (a != b) stop", "code"),
+        ("What is 12 * 13?", "maths"),
+        (r"\frac{1}{2} of what is 3", "maths"),
+        ("How many apples are left of 12?", "reasoning"),
+        ("How many apples remain when 3 of 12 are eaten?", "maths"),
+        ("If all cats are mammals and all mammals are animals, are cats animals?", "reasoning"),
+        ("Write a poem about recursion in Python", "creative_writing"),
+    ],
+)
+def test_cues_guess_the_plain_cases(text: str, task: str) -> None:
+    assert guess(text) == task
+
+
+@pytest.mark.parametrize("text", ["zzz", "How many people live in Tokyo?", "Could you please do it", ""])
+def test_what_says_nothing_of_the_task_gives_no_guess(text: str) -> None:
+    assert guess(text) is None
+
+
+def test_the_guess_can_be_read_off_the_features() -> None:
+    assert guessed_task(extract("Write unit tests for it")) == "code"
+    assert guessed_task(extract("zzz")) is None
     assert set(TASKS) == set(CUES)

@@ -138,6 +138,21 @@ def test_an_embedder_that_loses_texts_is_refused(folder: Path, shape: tuple[int,
         fit(folder, embed=lambda texts: np.zeros(shape, np.float32))
 
 
+def test_variants_of_one_text_are_in_the_same_fold() -> None:
+    folds: dict[str, set[int]] = {}
+    for row in [*read_tasks(SHIPPED), *read_difficulty(SHIPPED)]:
+        if not getattr(row, "with_passage", False):
+            folds.setdefault(row.text[:80], set()).add(row.fold)
+    assert all(len(of_group) == 1 for of_group in folds.values())
+    assert set().union(*folds.values()) == {0, 1, 2, 3, 4}
+
+
+def test_every_source_has_its_notice() -> None:
+    notices = (SHIPPED / "LICENSES.md").read_text()
+    sources = {row.source for row in [*read_tasks(SHIPPED), *read_difficulty(SHIPPED)]}
+    assert [source for source in sorted(sources) if f"`{source}`" not in notices] == []
+
+
 def test_the_shipped_heads_belong_to_the_shipped_data() -> None:
     assert load_shipped(None).meta.data == fingerprint(SHIPPED)
     assert {row.task for row in read_tasks(SHIPPED)} == set(load_shipped(None).tasks)
