@@ -18,6 +18,7 @@ from gateway.errors import (
 from gateway.ids import new_id
 from gateway.store.errors import StoreError
 from gateway.telemetry.log import RefusalLine, log_refusal, now
+from gateway.telemetry.metrics import Metrics
 
 MAX_PATH = 200  # of a path in the log: it is the caller's text
 
@@ -25,25 +26,26 @@ log = logging.getLogger("tollhouse.api")
 
 
 def to_openai_shape(request: Request[Any, Any, Any], error: Exception) -> Response[dict[str, Any]]:
-    """With a request id of its own, counted and logged: an operator sees who is turned away, and why."""
     told = error if isinstance(error, ApiError) else _translate(request, error)
-    request_id = new_id()
     house = request.app.state.get("house")
-    if house is not None:
-        house.metrics.refuse(told.status, told.code or told.type)
-    path = request.url.path[:MAX_PATH]
-    log_refusal(
-        RefusalLine(
-            time=now(),
-            request_id=request_id,
-            method=str(request.method),
-            path=path,
-            http_status=told.status,
-            error_code=told.code,
-        )
-    )
-    headers = {"x-request-id": request_id, **told.headers}
+    headers = turn_away(told, str(request.method), request.url.path, house.metrics if house is not None else None)
     return Response(told.body(), status_code=told.status, headers=headers, media_type="application/json")
+
+
+def turn_away(error: ApiError, method: str, path: str, metrics: Metrics | None) -> dict[str, str]:
+    """Counts and logs a refusal, so that an operator sees who is turned away. Returns its headers, a request id first."""
+    line = RefusalLine(
+        time=now(),
+        request_id=new_id(),
+        method=method,
+        path=path[:MAX_PATH],
+        http_status=error.status,
+        error_code=error.code,
+    )
+    log_refusal(line)
+    if metrics is not None:
+        metrics.refuse(error.status, error.code or error.type)
+    return {"x-request-id": line.request_id, **error.headers}
 
 
 def _translate(request: Request[Any, Any, Any], error: Exception) -> ApiError:

@@ -8,7 +8,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.answer import error_answer
+from gateway.answer import Answer, encode_headers
+from gateway.api.errors import turn_away
 from gateway.build import apply, open_house
 from gateway.config import Config, home, parse
 from gateway.errors import ApiError
@@ -211,7 +212,8 @@ class Gate:
         try:
             answer: Any = await self.pipeline.answer(parse, raw, header, line.receive)
         except ApiError as error:  # what the application around the pipeline does with it
-            answer = error_answer(error)
+            headers = turn_away(error, "POST", "/v1/...", self.house.metrics)
+            answer = Answer(error.encode(), status=error.status, headers=encode_headers(headers.items()))
         await answer({}, line.receive, line.send)
 
     async def reconfigure(self, *changes: tuple[str, str]) -> None:
