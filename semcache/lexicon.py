@@ -1,12 +1,12 @@
 """Word lists that the guards compare questions by. Data only: English, lower case, written for this project."""
 
 
-def _words(text: str) -> frozenset[str]:
+def words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
 # Words that carry no subject matter of their own: they may come, go and change without a new answer.
-FUNCTION_WORDS = _words(
+FUNCTION_WORDS = words(
     """
     a an the this that these those there here it its itself some any such so as at by for from in into of on onto to
     upon with within about and or but if then than because while when where who whom whose which what why how
@@ -23,11 +23,12 @@ FUNCTION_WORDS = _words(
 )
 
 # What denies. Counted: a question with one more of them is another question.
-NEGATIONS = _words(
+NEGATIONS = words(
     """
     not no never none nobody nothing nowhere neither nor without dont doesnt didnt isnt arent wasnt werent wont wouldnt
     shouldnt couldnt hasnt havent hadnt aint mustnt neednt unable non except excluding unless hardly barely stop avoid
     prevent refuse lack lacking
+    nicht kein keine keinen keiner keinem ohne pas jamais nunca
     """
 )
 
@@ -50,12 +51,12 @@ with | without
 and | or
 all every each | none some few
 always | never sometimes rarely
-more most | less least fewer
+more most maximum max | less least fewer minimum min
 many | few
 increase increasing higher maximise maximize | decrease decreasing reduce lower minimise minimize
-more maximum max | fewer minimum min
 best better good | worst worse bad
-can could | should must
+can could may might | should must
+should | will
 first | last final
 next upcoming future | last previous past
 enable activate allow permit unblock unmute start open | disable deactivate forbid deny block mute stop end close
@@ -63,13 +64,11 @@ start begin launch open | stop end finish quit exit shut close cancel
 add insert append include attach | remove delete exclude detach drop subtract
 create make build | delete destroy remove drop
 install | uninstall remove
-import | export
 upload | download
 upgrade update | downgrade rollback
 buy purchase | sell rent lease
 lend | borrow
-send give pay transfer deposit | receive take withdraw collect
-deposit | withdraw withdrawal
+send give pay transfer deposit | receive take withdraw withdrawal collect
 push | pull
 encode encrypt compress zip lock | decode decrypt decompress unzip unlock
 connect join link subscribe follow | disconnect leave unlink unsubscribe unfollow
@@ -89,8 +88,7 @@ near close | far distant
 easy easier simple | hard harder difficult complex
 cheap cheaper free | expensive pricey paid
 rich | poor
-full complete | empty partial part
-full fulltime | part parttime half
+full fulltime complete | empty partial part parttime half
 public | private
 internal | external
 input | output
@@ -116,7 +114,6 @@ credit | debit
 checking current | savings
 checkin | checkout
 arrive arrival arrivals | depart departure departures leave
-import | export
 client | server
 source | destination target
 parent | child
@@ -156,7 +153,7 @@ employer | employee
 buyer customer | seller vendor
 landlord | tenant
 teacher | student
-plus add | minus subtract
+plus | minus
 multiply | divide
 gross | net
 fixed | variable
@@ -168,12 +165,12 @@ religious | secular
 brave | cowardly afraid
 proud | ashamed humble
 guilty | innocent
-lead lender | borrower
+lender | borrower
 """
 
 # Words that mean the same often enough that one may stand for the other.
 SYNONYMS = """
-reset change modify edit alter
+change modify edit alter
 fix repair solve resolve troubleshoot
 delete remove erase
 create make build generate set
@@ -187,13 +184,13 @@ error exception bug
 cost price fee charge charges costs
 refund reimbursement reimburse
 car automobile
-phone telephone mobile cellphone cell
+phone telephone mobile cellphone
 photo picture image pic
 movie film
 kid child children kids
 doctor physician
 job work
-find locate search look
+find locate look
 method approach technique
 difference differences differ differs
 steps step procedure process
@@ -221,10 +218,23 @@ bill invoice
 laptop notebook
 application app program
 website site webpage
+tall height
+wide width
+deep depth
+heavy weight
 """
 
+# What a name may leave out: a Netflix account, Netflix.
+GENERIC_NOUNS = words(
+    """
+    account subscription membership app application software program website site page service company product device
+    platform tool system language city country area place town number name plan card order time date day way option
+    process liked due extra
+    """
+)
+
 # Adding one of these changes what is asked for, however near the rest is.
-RESTRICTIONS = _words(
+RESTRICTIONS = words(
     """
     only except without instead besides alone again still already former formerly ex becoming become future
     simultaneously both either partly half twice double triple
@@ -237,163 +247,46 @@ RESTRICTIONS = _words(
     """
 )
 
-IRREGULAR = {
-    word: line.split()[0]
-    for line in """
-    buy bought
-    find found
-    keep kept
-    lose lost
-    understand understood
-    see saw seen
-    take took taken
-    give gave given
-    write wrote written
-    break broke broken
-    steal stole stolen
-    choose chose chosen
-    send sent
-    spend spent
-    build built
-    sell sold
-    tell told
-    pay paid
-    make made
-    think thought
-    teach taught
-    catch caught
-    bring brought
-    leave left
-    feel felt
-    hold held
-    meet met
-    lead led
-    win won
-    know knew known
-    grow grew grown
-    drive drove driven
-    eat ate eaten
-    forget forgot forgotten
-    begin began begun
-    run ran
-    come came
-    go went gone
-    child children
-    person people
-    man men
-    woman women
-    foot feet
-    tooth teeth
-    mouse mice
-    """.strip().splitlines()
-    for word in line.split()[1:]
-}
+QUESTION_WORDS = words("who whom whose what which when where why how")
 
-UNITS = """
-s sec secs second seconds
-min mins minute minutes
-h hr hrs hour hours
-day days
-week weeks wk
-month months
-year years yr yrs
-ms millisecond milliseconds
-mm millimeter millimeters millimetre
-cm centimeter centimeters centimetre
-m meter meters metre metres
-km kilometer kilometers kilometre kilometres
-mi mile miles
-in inch inches
-ft foot feet
-yd yard yards
-g gram grams
-kg kilo kilos kilogram kilograms
-lb lbs pound pounds
-oz ounce ounces
-l liter liters litre litres
-ml milliliter milliliters
-gal gallon gallons
-kb kilobyte kilobytes
-mb megabyte megabytes
-gb gigabyte gigabytes gig gigs
-tb terabyte terabytes
-mbps
-gbps
-hz
-khz
-mhz
-ghz
-w watt watts
-kw
-v volt volts
-a amp amps
-c celsius centigrade
-f fahrenheit
-k kelvin thousand
-usd dollar dollars bucks $
-eur euro euros €
-gbp sterling £
-jpy yen ¥
-inr rupee rupees rs ₹
-percent percentage % pct
-am
-pm
-bc bce
-ad ce
-million mn
-billion bn
-lakh lakhs
-crore crores
+# Relations that a question can't take on or leave without another answer.
+RELATIONS = words("before after against without until till beyond despite per among amongst via toward towards")
+
+# Two of a line before the same word: write to my manager, write about my manager.
+CLASHING_PREPOSITIONS = """
+to about
+to from
+to in
+from about
+from for
+by about
+by from
 """
 
-NUMBER_WORDS = {
-    word: str(number)
-    for number, words in {
-        0: "zero",
-        1: "first 1st",
-        2: "two second",
-        3: "three third",
-        4: "four fourth",
-        5: "five fifth",
-        6: "six sixth",
-        7: "seven seventh",
-        8: "eight eighth",
-        9: "nine ninth",
-        10: "ten tenth",
-        11: "eleven eleventh",
-        12: "twelve twelfth dozen",
-        13: "thirteen",
-        14: "fourteen",
-        15: "fifteen",
-        16: "sixteen",
-        17: "seventeen",
-        18: "eighteen",
-        19: "nineteen",
-        20: "twenty",
-        30: "thirty",
-        40: "forty",
-        50: "fifty",
-        60: "sixty",
-        70: "seventy",
-        80: "eighty",
-        90: "ninety",
-        100: "hundred",
-        1000: "thousand",
-        1_000_000: "million",
-        1_000_000_000: "billion",
-    }.items()
-    for word in words.split()
+# The head of a question that asks for a duty, before "I" and after.
+OBLIGATIONS = frozenset((who, verb) for who in ("i", "we", "you", "one") for verb in ("need", "have"))
+
+# What one says to another, in classes; not to those who are only addressed: tell me how, ask you whether.
+SPEECH_ACTS = {"ask": "ask", "request": "ask", "tell": "tell", "answer": "tell", "give": "give", "offer": "give"}
+ADDRESSEES = words("me us you u about if whether how what why when where who which is are this that to and or")
+
+# Bounds of a number, in the phrases that stand before it.
+BOUNDS = {
+    "more": "more than, greater than, higher than, larger than, bigger than, longer than, older than, over, above, "
+    "exceeding, exceeds, exceed, beyond, in excess of",
+    "less": "less than, fewer than, lower than, smaller than, shorter than, younger than, under, below",
+    "at least": "at least, no less than, no fewer than, not less than, minimum of, minimum",
+    "at most": "at most, up to, no more than, not more than, maximum of, maximum",
 }
 
 # What stands on their two sides may change places.
-JOINERS = _words("and or vs versus")
+JOINERS = words("and or vs versus")
 
 # Relations that hold both ways.
-SYMMETRIC = _words(
-    """
-    between difference differences differ compare comparison compared distance married related connected engaged friends
-    """
-)
+SYMMETRIC = words("between difference differences differ compare comparison compared")
+
+# And those that hold both ways also from one to the other.
+RECIPROCAL = words("distance married related connected engaged friends")
 
 # After these stands what a direction, a comparison or an action points at.
-DIRECTED = _words("to into from than before after by against over without instead per onto toward towards")
+DIRECTED = words("to into from than before after by against over without instead per onto toward towards")

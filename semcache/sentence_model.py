@@ -6,6 +6,7 @@ asyncio, batching over callers or caching. torch and sentence_transformers are i
 
 import copy
 import hashlib
+import re
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from semcache.errors import EmbedderError
 
 WEIGHT_SUFFIXES = {".safetensors", ".bin"}
 MAX_CHARS_PER_TOKEN = 64  # text beyond `max_tokens` times this is not even tokenized
+UNREAD_WORD = re.compile(r"\w{101}")  # WordPiece reads a word of more than 100 characters as one unknown token
 
 
 class SentenceModel:
@@ -87,7 +89,9 @@ class SentenceModel:
         return sum(len(ids) for ids in encoded["input_ids"])
 
     def fits(self, text: str) -> bool:
-        """Whether the model reads the text to its end."""
+        """Whether the model reads the text to its end, and each of its words."""
+        if UNREAD_WORD.search(text) is not None:
+            return False
         if len(text) + len(self._prefix) + self._special_tokens <= self.max_tokens:
             return True
         if len(text) > self.max_tokens * MAX_CHARS_PER_TOKEN:

@@ -1,5 +1,8 @@
 import json
+import random
+import sys
 from pathlib import Path
+from types import FrameType
 
 import numpy as np
 import pytest
@@ -8,7 +11,12 @@ from semcache.guards import GUARDS, veto
 from semcache.sentence_model import SentenceModel
 from semcache.text import Text, stem
 
-PAIRS = Path(__file__).parent / "data" / "checklist_pairs.jsonl"
+DATA = Path(__file__).parent / "data"
+PAIRS = DATA / "checklist_pairs.jsonl"
+GUARD_PAIRS = [json.loads(line) for line in (DATA / "guard_pairs.jsonl").read_text(encoding="utf-8").splitlines()]
+WRONG = [pair for pair in GUARD_PAIRS if not pair["same"]]
+PARAPHRASES = [pair for pair in GUARD_PAIRS if pair["kind"] == "paraphrase"]
+REWORDED = [pair for pair in GUARD_PAIRS if pair["kind"] == "reworded"]
 
 DIFFERENT = [
     ("How do I turn on dark mode?", "How do I turn off dark mode?", "antonym"),
@@ -39,6 +47,16 @@ DIFFERENT = [
     ("When did the war begin?", "Why did the war begin?", "question"),
     ("Would his family be happy?", "Would her family be happy?", "person"),
     ("What is the balance of my account?", "What is the balance of your account?", "person"),
+    ("How do I reset my password?", "How do I change my password?", "substitution"),
+    ("Which flag is 🇫🇷?", "Which flag is 🇩🇪?", "symbol"),
+    ("What does git branch -d do?", "What does git branch -D do?", "code"),
+    ("Is 5 mW a lot of power?", "Is 5 MW a lot of power?", "unit"),
+    ("Is more than 100 ml allowed?", "Is 100 ml allowed?", "number"),
+    ("Is .5 ml a safe dose?", "Is 5 ml a safe dose?", "number"),
+    ("Did I pay you for it?", "Did you pay me for it?", "person"),
+    ("Was my payment declined?", "Why was my payment declined?", "question"),
+    ("When did Tesla open a plant?", "When will Tesla open a plant?", "tense"),
+    ("Is the museum open at noon?", "Is the museum open until noon?", "relation"),
     ("Is the store open?", "Was the store open?", "tense"),
     ("What is the weather?", "What is the weather tomorrow?", "restriction"),
     ("can you explain what function of TV is?", "what is the function of money", "entity"),
@@ -49,7 +67,7 @@ DIFFERENT = [
 SAME = [
     ("How do I turn on dark mode?", "How do I switch dark mode on?"),
     ("How do I reset my password?", "How can I reset my password?"),
-    ("How do I reset my password?", "how to change my password"),
+    ("How do I alter my password?", "how to change my password"),
     ("What's the capital of France?", "What is the capital of france"),
     ("What is the capital of France?", "Tell me the capital of France, please."),
     ("What is the capital of France?", "What is the capital city of France?"),
@@ -110,6 +128,72 @@ def test_inflections_meet_in_a_stem() -> None:
     assert {stem(word) for word in ("city", "cities")} == {"city"}
     assert {stem(word) for word in ("stop", "stopped", "stopping")} == {"stop"}
     assert {stem(word) for word in ("buy", "bought", "buying")} == {"buy"}
+
+
+def test_words_of_another_meaning_do_not_meet_in_a_stem() -> None:
+    for one, other in [("plane", "plan"), ("care", "car"), ("marketing", "market"), ("apply", "app"), ("early", "ear")]:
+        assert stem(one) != stem(other)
+
+
+@pytest.mark.parametrize("pair", WRONG, ids=lambda pair: f"{pair['kind']}: {pair['a']}")
+def test_two_questions_are_told_apart(pair: dict[str, str]) -> None:
+    assert veto(Text(pair["a"]), Text(pair["b"])) is not None
+    assert veto(Text(pair["b"]), Text(pair["a"])) is not None
+
+
+@pytest.mark.parametrize("pair", PARAPHRASES, ids=lambda pair: pair["a"])
+def test_a_paraphrase_passes(pair: dict[str, str]) -> None:
+    assert veto(Text(pair["a"]), Text(pair["b"])) is None
+    assert veto(Text(pair["b"]), Text(pair["a"])) is None
+
+
+def test_the_fixture_holds_what_the_tests_say_it_holds() -> None:
+    """Reworded pairs mean the same in other words; the guards compare words, so they may be refused, but never more."""
+    assert (len(WRONG), len(PARAPHRASES), len(REWORDED)) == (200, 44, 10)
+    assert len(WRONG) + len(PARAPHRASES) + len(REWORDED) == len(GUARD_PAIRS)
+
+
+def test_an_accent_may_be_written_in_two_ways() -> None:
+    assert veto(Text("Where is the caf\u00e9 in town?"), Text("Where is the cafe\u0301 in town ?")) is None
+
+
+def num_calls(one: str, other: str) -> int:
+    """Calls of functions and methods, builtins too, that one veto makes."""
+    calls = 0
+
+    def count(frame: FrameType, event: str, arg: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    asked, stored = Text(one), Text(other)
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        veto(asked, stored)
+    finally:
+        sys.setprofile(before)
+    return calls
+
+
+def invented(num_words: int, num_letters: int, seed: int) -> str:
+    letters = random.Random(seed)
+    return " ".join("".join(letters.choices("abcdefghijklm", k=num_letters)) for _ in range(num_words))
+
+
+@pytest.mark.parametrize("num_letters", [6, 67, 134])
+def test_the_work_grows_with_the_words_and_not_with_their_pairs(num_letters: int) -> None:
+    """Words of nothing in common are the worst case: each could be a typo of each."""
+
+    def work(num_words: int) -> int:
+        return num_calls(invented(num_words, num_letters, seed=1), invented(num_words, num_letters, seed=2))
+
+    assert work(240) < 2.5 * work(120)
+
+
+def test_a_long_text_is_compared_with_a_short_one_and_with_itself_in_linear_work() -> None:
+    long, longer = invented(120, 7, seed=1), invented(240, 7, seed=1)
+    for other in ("{} ", "", "What is the capital of France?", invented(8, 7, seed=3)):
+        assert num_calls(longer, other.format(longer)) < 2.5 * num_calls(long, other.format(long))
 
 
 @pytest.fixture(scope="module")

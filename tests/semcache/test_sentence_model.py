@@ -43,6 +43,12 @@ def test_a_text_fits_up_to_the_models_last_token(sentence_model: SentenceModel) 
     assert not sentence_model.fits("x" * 100_000)
 
 
+def test_a_word_that_the_model_takes_for_unknown_does_not_fit(sentence_model: SentenceModel) -> None:
+    """WordPiece reads every word of more than 100 characters as the same token: any two would have cosine 1."""
+    assert sentence_model.fits("ab" * 50)
+    assert not sentence_model.fits("What does " + "ab" * 50 + "c mean?")
+
+
 def test_the_id_belongs_to_the_weights_and_not_to_the_folder(minilm_path: Path, tmp_path: Path) -> None:
     other = tmp_path / "copy"
     other.mkdir()
