@@ -33,7 +33,7 @@ def to_openai_shape(request: Request[Any, Any, Any], error: Exception) -> Respon
 
 
 def turn_away(error: ApiError, method: str, path: str, metrics: Metrics | None) -> dict[str, str]:
-    """Counts and logs a refusal, so that an operator sees who is turned away. Returns its headers, a request id first."""
+    """Counts and logs a refusal, for operators to see who is turned away. Returns its headers, with a request id."""
     line = RefusalLine(
         time=now(),
         request_id=new_id(),

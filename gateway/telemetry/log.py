@@ -33,6 +33,7 @@ class RequestLine(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """What operators ask a log for. No texts, no keys, not the client's `user` field."""
 
     time: str
+    event: str  # "request"
     request_id: str
     tenant_id: str
     key_id: str
@@ -43,7 +44,6 @@ class RequestLine(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     latency_ms: float
     cache: str
     cost_usd: str
-    event: str = "request"
     saved_usd: str = "0.0"
     error_code: str | None = None
     model: str | None = None
@@ -61,7 +61,7 @@ class RequestLine(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     attempts: int = 0
 
 
-class RefusalLine(msgspec.Struct, frozen=True, omit_defaults=True):
+class RefusalLine(msgspec.Struct, frozen=True):
     """A request that was turned away at the gate. It has no tenant: its key may be nobody's."""
 
     time: str
@@ -135,6 +135,7 @@ def _line(record: RequestRecord) -> RequestLine:
     usage = record.usage
     return RequestLine(
         time=datetime.fromtimestamp(record.started_at, UTC).isoformat(timespec="milliseconds"),
+        event="request",
         request_id=record.id,
         tenant_id=record.tenant_id,
         key_id=record.key_id,

@@ -174,7 +174,7 @@ def check_refusal(gate: Gate, line: Line, printed: bytes) -> None:
     counted = gate.house.metrics.exposition().decode()
     (series,) = [each for each in counted.splitlines() if each.startswith("tollhouse_refusals_total{")]
     assert f'status="{line.status}"' in series
-    assert f'code="{line.error["code"] or ""}"' in series
+    assert f'code="{line.error["code"] or line.error["type"]}"' in series
     assert series.endswith(" 1.0")
 
 
