@@ -163,7 +163,7 @@ async def test_a_hit_costs_nothing_and_reports_the_stored_answer(gate: Gate) -> 
     asked = passage()
     answer = StoredAnswer(
         entry_id="e1", question="?", body=b"{}", model="probe/ok", tier="small", prompt_tokens=1000,
-        completion_tokens=100, cost_nanousd=SPENT, created_at=0.0,
+        completion_tokens=100, created_at=0.0,
     )  # fmt: skip
     asked.lookup = Lookup(outcome="hit-exact", reason="exact", answer=answer)
     record = settled(gate, asked)

@@ -14,7 +14,7 @@ from semcache.types import Lookup, StoredAnswer
 
 STORED = StoredAnswer(
     entry_id="e1", question="?", body=b"{}", model="small-1", tier="small", prompt_tokens=3, completion_tokens=4,
-    cost_nanousd=5, created_at=0.0,
+    created_at=0.0,
 )  # fmt: skip
 RECORD: dict[str, Any] = {
     "id": "r", "tenant_id": "t", "key_id": "k", "endpoint": "chat.completions", "requested_model": "m",
