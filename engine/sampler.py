@@ -112,7 +112,9 @@ def _draw_filtered(
     values, ids = scaled.topk(num_candidates, dim=1)
     weights = values.double().exp()
     chosen = _draw_sorted(weights, ids, uniform, top_k, top_p, total)
-    enough = (top_k <= num_candidates) | (weights.sum(dim=1) >= top_p * total)
+    # Top-p counts from the mass that top-k leaves, which isn't known before the k-th candidate is.
+    reaches_top_p = (top_k == vocab_size) & (weights.sum(dim=1) >= top_p * total)
+    enough = (top_k <= num_candidates) | reaches_top_p
     missing = (~enough).nonzero()[:, 0]
     if num_candidates < vocab_size and len(missing):
         again = [rows[i] for i in missing.tolist()]
@@ -128,7 +130,7 @@ def _draw_sorted(
     top_p: torch.Tensor,
     total: torch.Tensor,
 ) -> torch.Tensor:
-    """weights [R, C] float64 falling, unnormalised; total [R] is the sum over the whole vocabulary."""
+    """weights [R, C] float64 falling, unnormalised; total [R], of use without top-k, is the whole vocabulary's."""
     rank = torch.arange(weights.shape[1], device=weights.device)
     weights = torch.where(rank < top_k[:, None], weights, 0.0)
     mass = torch.where(top_k <= weights.shape[1], weights.sum(dim=1), total)

@@ -106,3 +106,16 @@ def test_uniforms_are_uniform_and_uncorrelated() -> None:
     grid = values.reshape(200, 200)
     for neighbour in (np.roll(grid, 1, axis=0), np.roll(grid, 1, axis=1)):
         assert abs(np.corrcoef(grid.ravel(), neighbour.ravel())[0, 1]) < 0.02
+
+
+@pytest.mark.parametrize(("top_k", "top_p"), [(200, 0.7), (129, 0.7), (128, 0.7), (300, 0.8), (0, 0.7)])
+def test_top_p_counts_from_the_mass_that_top_k_leaves(top_k: int, top_p: float) -> None:
+    """Against a full sort, where top-k is wider than the first candidates and the nucleus is not."""
+    logits = 2 * torch.randn(2000, generator=torch.Generator().manual_seed(0))
+    probabilities, ids = torch.softmax(logits.double(), 0).sort(descending=True)
+    kept = probabilities[: top_k or None] / probabilities[: top_k or None].sum()
+    kept = kept[kept.cumsum(0) - kept < top_p]
+    counts = draws(logits, 20_000, top_k=top_k, top_p=top_p)[ids.numpy()]
+    assert counts[len(kept) :].sum() == 0
+    expected = (kept / kept.sum()).numpy()
+    assert chisquare(counts[: len(kept)], 20_000 * expected / expected.sum()).pvalue > 0.001
