@@ -166,18 +166,22 @@ class Embedder:
 
     async def _run(self, batch: list[_Waiting]) -> None:
         try:
+            await self._serve(batch)
+        except asyncio.CancelledError:  # those of the batch that have no vectors yet must not wait for ever
+            for waiting in batch:
+                _resolve(waiting, EmbedderError("the embedder was stopped"))
+            raise
+
+    async def _serve(self, batch: list[_Waiting]) -> None:
+        try:
             vectors = await self._encode([text for waiting in batch for text in waiting.texts])
         except EmbedderError as error:
             if len(batch) == 1:
                 _resolve(batch[0], error)
                 return
             for waiting in batch:  # one bad text must not fail its neighbours
-                await self._run([waiting])
+                await self._serve([waiting])
             return
-        except asyncio.CancelledError:
-            for waiting in batch:
-                _resolve(waiting, EmbedderError("the embedder was stopped"))
-            raise
         at = 0
         for waiting in batch:
             _resolve(waiting, vectors[at : at + len(waiting.texts)])

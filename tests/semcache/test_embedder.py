@@ -133,6 +133,21 @@ async def test_closing_fails_those_who_wait(embedder: Embedder, batches: list[li
         await embedder.embed(["late"])
 
 
+async def test_closing_fails_those_whose_batch_is_being_redone_one_by_one(
+    embedder: Embedder, batches: list[list[str]]
+) -> None:
+    first = asyncio.create_task(embedder.embed(["slow"]))
+    await asyncio.sleep(0.02)
+    together = [asyncio.create_task(embedder.embed([text])) for text in ("slow", "bad", "fine", "also fine")]
+    async with asyncio.timeout(5):
+        while ["slow"] not in batches[1:]:  # the batch of four has failed, and its first text is run alone
+            await asyncio.sleep(0.005)
+        await embedder.aclose()
+        results = await asyncio.gather(*together, return_exceptions=True)
+    assert (await first).shape == (1, 384)
+    assert all(isinstance(result, EmbedderError) and "stopped" in str(result) for result in results)
+
+
 async def test_a_missing_model_is_said_at_the_start(tmp_path: Path) -> None:
     embedder = Embedder(tmp_path / "nowhere")
     with pytest.raises(EmbedderError, match="no sentence-transformers model"):
