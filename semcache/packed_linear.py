@@ -21,7 +21,7 @@ class PackedLinear(torch.nn.Module):
 
 
 def pack_linears(model: torch.nn.Module) -> int:
-    """Replaces the model's bfloat16 linear layers; returns how many. None where this torch can't."""
+    """Replaces the model's bfloat16 linear layers; returns how many: 0 where this torch can't."""
     if not hasattr(torch.ops.mkldnn, "_reorder_linear_weight"):
         return 0
     num_packed = 0
