@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from engine.engine import Engine, Output
-from engine.errors import EngineOverloaded, EngineStopped
+from engine.errors import EngineStopped
 from engine.plan import ModelRunner
 from engine.request import Request
 from engine.stepper import Stepper
@@ -67,8 +67,6 @@ class EngineClient:
         engine, stepper = self._started(), self._stepper
         assert stepper is not None
         prepared = engine.prepare(request)
-        if len(self._streams) >= self._options.max_batch_size + self._options.max_waiting:
-            raise EngineOverloaded(f"{len(self._streams)} requests are running or waiting; try again later")
         stream = self._streams[prepared] = _Stream()
         try:
             stepper.submit(prepared)

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 
 from engine.engine import Engine, Output
-from engine.errors import EngineStopped, StepFailed
+from engine.errors import EngineOverloaded, EngineStopped, StepFailed
 from engine.request import Request
 from engine.types import EngineOptions
 
@@ -20,6 +20,7 @@ class Stepper:
         self._engine = engine
         self._deliver = deliver
         self._max_batch_size = options.max_batch_size
+        self._max_open = options.max_batch_size + options.max_waiting
         self._max_wait_s = options.max_wait_ms / 1000
         self._condition = threading.Condition()
         self._commands: deque[tuple[Callable[[Request], object], Request]] = deque()
@@ -32,10 +33,12 @@ class Stepper:
         self._thread.start()
 
     def submit(self, request: Request) -> None:
-        """Queue a prepared request. Raises EngineStopped."""
+        """Queue a prepared request. Raises EngineStopped, EngineOverloaded."""
         with self._condition:
             if self._closing:
                 raise EngineStopped(self._reason)
+            if len(self._open) >= self._max_open:
+                raise EngineOverloaded(f"{len(self._open)} requests are running or waiting; try again later")
             self._commands.append((self._engine.enqueue, request))
             self._open[request] = None
             self._condition.notify()
@@ -59,15 +62,24 @@ class Stepper:
         try:
             while self._wait_for_work():
                 self._step()
-            for request in self._open:
-                self._engine.abort(request)
         except BaseException as error:  # our own bug: nobody may be left waiting for ever
-            logger.exception("the engine's thread died")
-            self._reason = f"the engine's thread died: {type(error).__name__}: {error}"
-        with self._condition:
+            self._say_why(error)
+        with self._condition:  # from here on nothing can be submitted, and nobody's abort finds anything
             self._closing = True
             left, self._open = list(self._open), {}
+            commands, self._commands = self._commands, deque()
+        try:
+            for command, request in commands:
+                command(request)
+            for request in left:
+                self._engine.abort(request)
+        except BaseException as error:
+            self._say_why(error)
         self._deliver([Output(request, error=EngineStopped(self._reason)) for request in left])
+
+    def _say_why(self, error: BaseException) -> None:
+        logger.error("the engine's thread died", exc_info=error)
+        self._reason = f"the engine's thread died: {type(error).__name__}: {error}"
 
     def _wait_for_work(self) -> bool:
         """Take the commands that have come; an idle engine waits for one, and then a little for company."""

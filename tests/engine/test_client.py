@@ -133,6 +133,15 @@ async def test_a_full_queue_refuses_and_the_others_go_on() -> None:
         assert len(await collect(client, request([9], max_tokens=1))) == 1
 
 
+async def test_an_answer_that_is_finished_but_unread_takes_no_place() -> None:
+    async with running(ToyRunner(), max_batch_size=1, max_waiting=0) as client:
+        unread = client.generate(request([1], max_tokens=5))
+        first = await anext(unread)
+        await until(lambda: client.stats().num_running == 0)
+        assert len(tokens(await collect(client, request([2], max_tokens=3)))) == 3
+        assert tokens([first] + [delta async for delta in unread]) == answer_alone([1], 5, ignore_eos=True)
+
+
 async def test_bad_requests_fail_alone_before_any_delta() -> None:
     async with running(ToyRunner(context=100)) as client:
         good = asyncio.create_task(collect(client, request([1], max_tokens=50)))
