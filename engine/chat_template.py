@@ -1,6 +1,7 @@
 """Messages to one prompt by the model's own Jinja template, in a sandbox. Knows no tokens.
 
-A template comes with the model file and is not trusted: it can read what it is given and nothing else.
+A template comes with the model file and is not trusted: it can read what it is given and nothing else. Nothing bounds
+its time and memory: one that loops for ever, or doubles a text in a loop, takes the thread with it.
 """
 
 import datetime
@@ -14,6 +15,12 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from engine.errors import ModelLoadError, TemplateError
 from engine.tokenizer import GUARD
+
+# What an expression can raise, in the constant folding of the compiler too: 1/0, range(10**9), ((((...))))
+_FAILURES = (
+    *(TypeError, ValueError, KeyError, AttributeError, IndexError),
+    *(ArithmeticError, MemoryError, RecursionError),
+)
 
 
 class ChatTemplate:
@@ -30,7 +37,7 @@ class ChatTemplate:
         environment.globals["strftime_now"] = _strftime_now
         try:
             self._template = environment.from_string(source)
-        except jinja2.TemplateSyntaxError as error:
+        except (jinja2.TemplateError, SyntaxError, *_FAILURES) as error:
             raise ModelLoadError(f"the model's chat template is not valid Jinja: {error}") from error
         self._bos, self._eos = bos, eos
         self._guarded = {token: token[0] + GUARD + token[1:] for token in special_tokens if len(token) > 1}
@@ -52,7 +59,7 @@ class ChatTemplate:
             )
         except jinja2.TemplateError as error:
             raise TemplateError(f"the model's chat template refuses these messages: {error}") from error
-        except (TypeError, ValueError, KeyError, AttributeError, IndexError, RecursionError) as error:
+        except _FAILURES as error:
             raise TemplateError(f"the model's chat template can't take these messages: {error}") from error
 
     def _guard(self, value: Any) -> Any:
@@ -63,7 +70,7 @@ class ChatTemplate:
                     value = value.replace(token, guarded)
             return value
         if isinstance(value, dict):
-            return {key: self._guard(item) for key, item in value.items()}
+            return {self._guard(key): self._guard(item) for key, item in value.items()}
         return [self._guard(item) for item in value] if isinstance(value, list | tuple) else value
 
 

@@ -7,6 +7,7 @@ import pytest
 from engine.chat_template import ChatTemplate
 from engine.errors import ModelLoadError, TemplateError
 from engine.loader.gguf_file import GGUFFile
+from engine.tokenizer import GUARD
 
 HELLO = [{"role": "user", "content": "Hello"}]
 
@@ -38,6 +39,9 @@ def test_what_templates_in_the_wild_use() -> None:
         "{{ ''.__class__.__mro__[1].__subclasses__() }}",
         "{{ messages.append(1) }}",
         "{{ nothing.at.all }}",
+        "{{ 1 / 0 }}",
+        "{{ 1 / (messages | length - 1) }}",
+        "{% for i in range(10**9) %}{% endfor %}",
     ],
 )
 def test_a_refusal_is_the_requests_fault(source: str) -> None:
@@ -49,6 +53,24 @@ def test_a_refusal_is_the_requests_fault(source: str) -> None:
 def test_a_template_that_is_no_jinja_is_the_models_fault() -> None:
     with pytest.raises(ModelLoadError, match="not valid Jinja"):
         ChatTemplate("{% if %}", "", "")
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["{{ " + "(" * 3000 + "1" + ")" * 3000 + " }}", "{% for i in messages %}" * 30 + "{% endfor %}" * 30],
+    ids=["parentheses", "loops"],
+)
+def test_a_template_too_deep_for_the_compiler_is_the_models_fault(source: str) -> None:
+    with pytest.raises(ModelLoadError, match="not valid Jinja"):
+        ChatTemplate(source, "", "")
+
+
+def test_control_tokens_are_guarded_in_keys_too() -> None:
+    template = ChatTemplate("{{ tools | tojson }}", "", "", ["<|im_end|>"])
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"properties": {"<|im_end|>": {}}}}}]
+    rendered = template.render(HELLO, tools)
+    assert "<|im_end|>" not in rendered
+    assert rendered.replace(GUARD, "").count("<|im_end|>") == 1
 
 
 def test_messages_are_left_as_they_were() -> None:
