@@ -30,11 +30,13 @@ class Runner:
         device = _device(options.device)
         checkpoint = load_checkpoint(options.model)
         config = checkpoint.config
-        self._context_length = min(options.max_model_len or config.context_length, config.context_length)
         heads = HeadShape(config.num_heads, config.num_kv_heads, config.head_dim)
         self._operations = _operations(device, config, heads)
-        self._model = build_model(config, checkpoint.weights, self._operations, self._context_length)
         self.num_blocks = self._count_blocks(options, config.num_layers, heads)
+        # Tables of positions are as long as the context: a file's claim must not take more memory than can be used.
+        longest = min(config.context_length, self.num_blocks * BLOCK_SIZE)
+        self._context_length = min(options.max_model_len or longest, longest)
+        self._model = build_model(config, checkpoint.weights, self._operations, self._context_length)
         self._cache = self._operations.new_cache(config.num_layers, self.num_blocks, heads)
         self._sampler = Sampler()
         self.tokenizer = checkpoint.tokenizer

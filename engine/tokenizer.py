@@ -34,7 +34,7 @@ _PATTERNS = {
 }
 _CONTROL, _USER_DEFINED = 3, 4  # GGUF's token types
 _ENDS = frozenset(
-    [
+    {
         "<|endoftext|>",
         "<|im_end|>",
         "<|eot_id|>",
@@ -44,7 +44,7 @@ _ENDS = frozenset(
         "<end_of_turn>",
         "<EOT>",
         "</s>",
-    ]
+    }
 )
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
@@ -52,7 +52,8 @@ _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 class Tokenizer:
     """`backend` does the splitting and merging; special tokens are cut out here.
 
-    bos_id and eos_id are None when the model has none; `eos_ids` holds every token that ends an answer.
+    bos_id and eos_id are None when the model has none; `eos_ids` holds every token that ends an answer. Raises
+    ModelLoadError when one of them is no number: they come from the file.
     """
 
     def __init__(
@@ -65,6 +66,9 @@ class Tokenizer:
         eos_ids: frozenset[int],
         add_bos: bool,
     ) -> None:
+        for name, token_id in (("bos", bos_id), ("eos", eos_id), *(("eos", each) for each in eos_ids)):
+            if token_id is not None and (not isinstance(token_id, int) or token_id < 0):
+                raise ModelLoadError(f"the {name} token's id is {token_id!r}, no token id; the file is damaged")
         self._backend = backend
         self._backend.encode_special_tokens = True  # special tokens are cut out by `_special`, not by the backend
         self.vocab_size = backend.get_vocab_size(with_added_tokens=True)
@@ -76,7 +80,8 @@ class Tokenizer:
         self.add_bos = add_bos and bos_id is not None
         longest_first = sorted(self.special_tokens, key=len, reverse=True)
         self._special = re.compile("(" + "|".join(map(re.escape, longest_first)) + ")") if longest_first else None
-        self._byte_level = "ByteLevel" in (json.loads(backend.to_str())["decoder"] or {}).__repr__()
+        # The decoder may be a Sequence of others: ByteLevel anywhere within its description is meant.
+        self._byte_level = '"ByteLevel"' in json.dumps(json.loads(backend.to_str())["decoder"])
         self._bytes = self._token_table()
 
     def encode(self, text: str, add_bos: bool | None = None) -> list[int]:
@@ -122,7 +127,7 @@ class Tokenizer:
         """Build byte-level BPE from GGUF's tokens, token types and merges. Raises ModelLoadError."""
         tokens, merges = metadata.get("tokenizer.ggml.tokens"), metadata.get("tokenizer.ggml.merges")
         kind, pre = metadata.get("tokenizer.ggml.model"), metadata.get("tokenizer.ggml.pre", "default")
-        if kind != "gpt2" or pre not in _PATTERNS:
+        if kind != "gpt2" or not isinstance(pre, str) or pre not in _PATTERNS:
             raise ModelLoadError(
                 f"the file's tokenizer is {kind!r} with pre-tokeniser {pre!r}; byte-level BPE with one of "
                 f"{sorted(_PATTERNS)} is supported: use the model's safetensors folder with its tokenizer.json"
@@ -130,6 +135,10 @@ class Tokenizer:
         if not tokens or not merges:
             raise ModelLoadError("tokenizer.ggml.tokens or .merges is missing; the file is damaged: download it again")
         types = metadata.get("tokenizer.ggml.token_type") or [1] * len(tokens)
+        if len(types) != len(tokens):
+            raise ModelLoadError(
+                f"tokenizer.ggml.token_type has {len(types)} entries for {len(tokens)} tokens; the file is damaged"
+            )
         special = frozenset(i for i, kind in enumerate(types) if kind == _CONTROL)
         literal = [token for token, kind in zip(tokens, types, strict=True) if kind == _USER_DEFINED]
         ends = {i for i in special if tokens[i] in _ENDS}

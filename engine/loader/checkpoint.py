@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
     import torch
 
     from engine.tokenizer import Tokenizer
+
+_REMEDY = "it is damaged or incomplete: download it again"
 
 
 class Weights(Protocol):
@@ -33,6 +37,10 @@ class Checkpoint:
     tokenizer: Tokenizer
     chat_template: str | None
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.chat_template, str | None):
+            raise ModelLoadError(f"{self.name}: the chat template is {type(self.chat_template).__name__}, not a text")
+
 
 def load_checkpoint(path: str) -> Checkpoint:
     """Open a .gguf file or a folder of config.json and safetensors. Raises ModelLoadError."""
@@ -46,6 +54,19 @@ def load_checkpoint(path: str) -> Checkpoint:
     raise ModelLoadError(
         f"{path}: no such file or folder; pull the model first (tollhouse models pull) or mend the path"
     )
+
+
+@contextlib.contextmanager
+def refusing_damage(place: Path) -> Iterator[None]:
+    """What reading values of wrong types and absurd sizes raises, as ModelLoadError: files are not to be trusted."""
+    try:
+        yield
+    except KeyError as error:
+        raise ModelLoadError(f"{place}: key {error} is missing; {_REMEDY}") from error
+    except (TypeError, ValueError, IndexError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise ModelLoadError(f"{place}: unreadable ({type(error).__name__}: {error}); {_REMEDY}") from error
+    except OSError as error:
+        raise ModelLoadError(f"{place}: can't be read ({error})") from error
 
 
 def expect_shape(name: str, found: tuple[int, ...], wanted: tuple[int, ...]) -> None:

@@ -1,13 +1,13 @@
 """A GGUF file of the Llama family -> Checkpoint. Knows GGUF's names and llama.cpp's row order, no arithmetic."""
 
+import math
 import re
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from engine.errors import ModelLoadError
-from engine.loader.checkpoint import Checkpoint, expect_shape
+from engine.loader.checkpoint import Checkpoint, expect_shape, refusing_damage
 from engine.loader.dequantise import dequantise
 from engine.loader.gguf_file import REMEDY, GGUFFile
 from engine.models.config import ModelConfig, RopeScaling
@@ -36,53 +36,77 @@ _LAYER = re.compile(r"model\.layers\.(\d+)\.(.+)")
 
 def load(path: Path) -> Checkpoint:
     """Map the file and read its metadata; weights are dequantised when asked for. Raises ModelLoadError."""
-    file = GGUFFile(path)
-    config = read_config(file)
-    return Checkpoint(
-        name=str(file.metadata.get("general.name") or path.stem),
-        config=config,
-        weights=GGUFWeights(file, config),
-        tokenizer=Tokenizer.from_gguf(file.metadata),
-        chat_template=file.metadata.get("tokenizer.chat_template"),
-    )
+    with refusing_damage(path):
+        file = GGUFFile(path)
+        config = read_config(file)
+        return Checkpoint(
+            name=str(file.metadata.get("general.name") or path.stem),
+            config=config,
+            weights=GGUFWeights(file, config),
+            tokenizer=Tokenizer.from_gguf(file.metadata),
+            chat_template=file.metadata.get("tokenizer.chat_template"),
+        )
 
 
 def read_config(file: GGUFFile) -> ModelConfig:
+    """Raises ModelLoadError, which names the key at fault."""
     architecture = str(file.metadata.get("general.architecture", ""))
-
-    def figure(key: str, default: Any = None) -> Any:
-        value = file.metadata.get(f"{architecture}.{key}", default)
-        if value is None:
-            raise ModelLoadError(f"{file.path}: metadata key {architecture}.{key} is missing; {REMEDY}")
-        return value
-
-    if "token_embd.weight" not in file.tensors:
-        raise ModelLoadError(f"{file.path}: tensor token_embd.weight is missing; {REMEDY}")
-    num_heads = int(figure("attention.head_count"))
-    hidden_size = int(figure("embedding_length"))
+    figures = _Figures(file, architecture)
+    embedding = file.tensors.get("token_embd.weight")
+    if embedding is None or len(embedding.shape) != 2:
+        raise ModelLoadError(f"{file.path}: tensor token_embd.weight is missing or no matrix; {REMEDY}")
+    num_heads = figures.integer("attention.head_count")
+    hidden_size = figures.integer("embedding_length")
+    head_dim = figures.integer("attention.key_length", hidden_size // max(num_heads, 1))
     return ModelConfig(
         architecture=architecture,
         hidden_size=hidden_size,
-        num_layers=int(figure("block_count")),
+        num_layers=figures.integer("block_count"),
         num_heads=num_heads,
-        num_kv_heads=int(figure("attention.head_count_kv", num_heads)),
-        head_dim=int(figure("attention.key_length", hidden_size // max(num_heads, 1))),
-        intermediate_size=int(figure("feed_forward_length")),
-        vocab_size=file.tensors["token_embd.weight"].shape[0],
-        context_length=int(figure("context_length")),
-        rope_theta=float(figure("rope.freq_base", 10000.0)),
-        rms_norm_eps=float(figure("attention.layer_norm_rms_epsilon")),
-        rope_scaling=_rope_scaling(file, architecture),
+        num_kv_heads=figures.integer("attention.head_count_kv", num_heads),
+        head_dim=head_dim,
+        intermediate_size=figures.integer("feed_forward_length"),
+        vocab_size=embedding.shape[0],
+        context_length=figures.integer("context_length"),
+        rope_theta=figures.number("rope.freq_base", 10000.0),
+        rms_norm_eps=figures.number("attention.layer_norm_rms_epsilon"),
+        rope_scaling=_rope_scaling(file, architecture, figures),
+        biases=tuple(name for name in file.tensors if name.endswith(".bias")),
+        rotary_dim=figures.integer("rope.dimension_count", head_dim),
     )
 
 
-def _rope_scaling(file: GGUFFile, architecture: str) -> RopeScaling | None:
+class _Figures:
+    """The architecture's own metadata, as numbers."""
+
+    def __init__(self, file: GGUFFile, architecture: str) -> None:
+        self._file = file
+        self._architecture = architecture
+
+    def integer(self, key: str, default: int | None = None) -> int:
+        value = self.number(key, default)
+        if value != int(value):
+            raise ModelLoadError(f"{self._file.path}: {self._architecture}.{key} is {value}, no whole number; {REMEDY}")
+        return int(value)
+
+    def number(self, key: str, default: float | None = None) -> float:
+        value = self._file.metadata.get(f"{self._architecture}.{key}", default)
+        if value is None:
+            raise ModelLoadError(f"{self._file.path}: metadata key {self._architecture}.{key} is missing; {REMEDY}")
+        if not isinstance(value, int | float) or not math.isfinite(value):
+            raise ModelLoadError(
+                f"{self._file.path}: {self._architecture}.{key} is {str(value)[:40]!r}, no finite number; {REMEDY}"
+            )
+        return value
+
+
+def _rope_scaling(file: GGUFFile, architecture: str, figures: _Figures) -> RopeScaling | None:
     kind = file.metadata.get(f"{architecture}.rope.scaling.type", "none")
     if kind == "none":
         return None
     if kind != "linear":
         raise ModelLoadError(f"{file.path}: rope scaling {kind!r} is not supported; use a model without it")
-    return RopeScaling(kind="linear", factor=float(file.metadata[f"{architecture}.rope.scaling.factor"]))
+    return RopeScaling(kind="linear", factor=figures.number("rope.scaling.factor"))
 
 
 class GGUFWeights:

@@ -47,7 +47,7 @@ class GGUFFile:
         self._offset = 0
         try:
             self._read()
-        except (struct.error, UnicodeDecodeError, OverflowError) as error:
+        except (struct.error, TypeError, ValueError, OverflowError, RecursionError) as error:
             raise ModelLoadError(f"{path}: header unreadable at byte {self._offset} ({error}); {REMEDY}") from error
 
     def _read(self) -> None:

@@ -8,7 +8,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from engine.errors import ModelLoadError
-from engine.loader.checkpoint import Checkpoint, expect_shape
+from engine.loader.checkpoint import Checkpoint, expect_shape, refusing_damage
 from engine.models.config import ModelConfig, RopeScaling
 from engine.tokenizer import Tokenizer
 
@@ -17,15 +17,16 @@ REMEDY = "the folder is damaged or incomplete: download it again"
 
 def load(folder: Path) -> Checkpoint:
     """Read the config and open the tensor files; weights are read when asked for. Raises ModelLoadError."""
-    raw = read_json(folder / "config.json")
-    tokenizer_config = _optional_json(folder / "tokenizer_config.json")
-    return Checkpoint(
-        name=folder.name,
-        config=read_config(raw, folder),
-        weights=SafetensorsWeights(folder),
-        tokenizer=Tokenizer.from_folder(folder, _eos_ids(raw, folder), tokenizer_config),
-        chat_template=_chat_template(folder, tokenizer_config),
-    )
+    with refusing_damage(folder):
+        raw = read_json(folder / "config.json")
+        tokenizer_config = _optional_json(folder / "tokenizer_config.json")
+        return Checkpoint(
+            name=folder.name,
+            config=read_config(raw, folder),
+            weights=SafetensorsWeights(folder),
+            tokenizer=Tokenizer.from_folder(folder, _eos_ids(raw, folder), tokenizer_config),
+            chat_template=_chat_template(folder, tokenizer_config),
+        )
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -47,25 +48,26 @@ def _optional_json(path: Path) -> dict[str, Any]:
 
 
 def read_config(raw: dict[str, Any], folder: Path) -> ModelConfig:
-    try:
+    """Raises ModelLoadError."""
+    with refusing_damage(folder / "config.json"):
+        head_dim = int(raw.get("head_dim") or raw["hidden_size"] // max(raw["num_attention_heads"], 1))
         return ModelConfig(
             architecture=str(raw["model_type"]),
             hidden_size=int(raw["hidden_size"]),
             num_layers=int(raw["num_hidden_layers"]),
             num_heads=int(raw["num_attention_heads"]),
             num_kv_heads=int(raw.get("num_key_value_heads") or raw["num_attention_heads"]),
-            head_dim=int(raw.get("head_dim") or raw["hidden_size"] // raw["num_attention_heads"]),
+            head_dim=head_dim,
             intermediate_size=int(raw["intermediate_size"]),
             vocab_size=int(raw["vocab_size"]),
             context_length=int(raw["max_position_embeddings"]),
             rope_theta=float(_rope(raw).get("rope_theta") or raw.get("rope_theta") or 10000.0),
             rms_norm_eps=float(raw["rms_norm_eps"]),
             rope_scaling=_rope_scaling(_rope(raw), folder),
+            activation=str(raw.get("hidden_act") or "silu"),
+            biases=tuple(f"{folder}/config.json: {key}" for key in ("attention_bias", "mlp_bias") if raw.get(key)),
+            rotary_dim=int(head_dim * (_rope(raw).get("partial_rotary_factor") or raw.get("partial_rotary_factor", 1))),
         )
-    except KeyError as error:
-        raise ModelLoadError(f"{folder}/config.json: key {error} is missing; {REMEDY}") from error
-    except (TypeError, ValueError) as error:
-        raise ModelLoadError(f"{folder}/config.json: {error}; {REMEDY}") from error
 
 
 def _rope(raw: dict[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ A model file holds what is this family's own; what families share is in engine/l
 
 import torch
 
+from engine.errors import ModelLoadError
 from engine.layers.attention import Attention
 from engine.layers.mlp import GatedMLP
 from engine.layers.rotary import rotary_tables
@@ -18,6 +19,7 @@ class LlamaModel:
     """Raises ModelLoadError when a weight is missing or of another shape. A missing lm_head is the embedding's."""
 
     def __init__(self, config: ModelConfig, weights: Weights, operations: Operations, context_length: int) -> None:
+        _refuse_what_is_not_here(config)
         self.heads = HeadShape(config.num_heads, config.num_kv_heads, config.head_dim)
         self._operations = operations
         self._eps = config.rms_norm_eps
@@ -93,6 +95,19 @@ class LlamaLayer:
         norm = self._operations.add_rms_norm
         attended = self._attention(norm(residual, update, self._attention_norm, self._eps), rotary, batch, cache)
         return self._mlp(norm(residual, attended, self._mlp_norm, self._eps))
+
+
+def _refuse_what_is_not_here(config: ModelConfig) -> None:
+    """What would be computed without, and so wrongly: some files of this family have it."""
+    if config.activation != "silu":
+        raise ModelLoadError(f"hidden_act {config.activation!r} is not supported (silu is); choose another model")
+    if config.biases:
+        raise ModelLoadError(f"{config.biases[0]}: linear layers with biases are not supported; choose another model")
+    if config.rotary_dim not in (None, config.head_dim):
+        raise ModelLoadError(
+            f"rope.dimension_count (partial rotary) of {config.rotary_dim} in heads of {config.head_dim} "
+            "is not supported; choose another model"
+        )
 
 
 def _norm(weights: Weights, name: str, size: int, device: torch.device) -> torch.Tensor:

@@ -1,6 +1,7 @@
 """GGUF and safetensors files: written here, read back, damaged in every way that a download can be."""
 
 import json
+import struct
 from pathlib import Path
 
 import gguf
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from gguf.constants import GGMLQuantizationType as Kind
+from gguf.constants import GGUFValueType
 from safetensors.torch import save_file
 from steps import make_request, whole
 from tokenizers import Tokenizer as Backend
@@ -62,7 +64,10 @@ def permute(weight: torch.Tensor, num_heads: int) -> torch.Tensor:
     return weight.reshape(num_heads, 2, len(weight) // num_heads // 2, -1).swapaxes(1, 2).reshape(weight.shape)
 
 
-def write_gguf(path: Path, weights: dict[str, torch.Tensor], head: torch.Tensor | None = None) -> Path:
+def write_gguf(
+    path: Path, weights: dict[str, torch.Tensor], head: torch.Tensor | None = None, bias: str = "", **metadata: object
+) -> Path:
+    """`metadata` (its keys with __ for .) is added, or stands instead of what is written otherwise."""
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_block_count(LAYERS)
     writer.add_context_length(128)
@@ -77,6 +82,11 @@ def write_gguf(path: Path, weights: dict[str, torch.Tensor], head: torch.Tensor 
     writer.add_token_types([1] * (len(VOCABULARY) - 1) + [3])
     writer.add_token_merges(["a b"])
     writer.add_eos_token_id(len(VOCABULARY) - 1)
+    for key, value in metadata.items():
+        writer.kv_data[0].pop(name := key.replace("__", "."), None)
+        writer.add_key_value(name, value, GGUFValueType.get_type(value))
+    if bias:
+        writer.add_tensor(bias, np.zeros(HIDDEN, np.float32))
     names = {"model.embed_tokens": "token_embd", "model.norm": "output_norm"}
     for layer in range(LAYERS):
         names |= {f"model.layers.{layer}.{hf}": f"blk.{layer}.{name}" for hf, (name, _, _) in SHAPES.items()}
@@ -255,3 +265,96 @@ def test_the_pulled_model_is_mapped_not_copied(smollm2_path: Path) -> None:
     file = GGUFFile(smollm2_path)
     assert not any(tensor.data.flags.owndata or tensor.data.flags.writeable for tensor in file.tensors.values())
     assert sum(tensor.data.nbytes for tensor in file.tensors.values()) > 90_000_000
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        ({"general__alignment": "x"}, "header unreadable"),
+        ({"general__alignment": [32]}, "header unreadable"),
+        ({"llama__attention__head_count": "two"}, "llama.attention.head_count is 'two', no finite number"),
+        ({"llama__attention__head_count": [2]}, "head_count is .* no finite number"),
+        ({"llama__attention__head_count": NAN}, "head_count is 'nan', no finite number"),
+        ({"llama__attention__head_count": 1.5}, "head_count is 1.5, no whole number"),
+        ({"llama__attention__head_count": 0}, "num_heads = 0"),
+        ({"llama__attention__layer_norm_rms_epsilon": "x"}, "epsilon is 'x'"),
+        ({"llama__attention__layer_norm_rms_epsilon": NAN}, "epsilon is 'nan'"),
+        ({"llama__attention__layer_norm_rms_epsilon": 0.0}, "rms_norm_eps = 0.0"),
+        ({"llama__context_length": 0}, "context_length = 0"),
+        ({"llama__context_length": -5}, "context_length = -5"),
+        ({"llama__context_length": 2**30}, "context_length = 1073741824, more than"),
+        ({"llama__rope__freq_base": 0.0}, "rope_theta = 0.0"),
+        ({"llama__rope__scaling__type": "linear"}, "rope.scaling.factor is missing"),
+        ({"llama__rope__scaling__type": "linear", "llama__rope__scaling__factor": 0.0}, "factor = 0.0"),
+        ({"llama__rope__dimension_count": 16}, "rope.dimension_count .* of 16 in heads of 32"),
+        ({"tokenizer__chat_template": 3}, "the chat template is int"),
+        ({"tokenizer__ggml__token_type": [1, 3]}, "token_type has 2 entries"),
+        ({"tokenizer__ggml__eos_token_id": [1]}, "unreadable|no token id"),
+        ({"tokenizer__ggml__tokens": 7}, "unreadable"),
+        ({"bias": "blk.0.attn_q.bias"}, r"blk\.0\.attn_q\.bias: .*biases are not supported"),
+    ],
+)
+def test_figures_that_no_gguf_file_may_have_are_refused(
+    tmp_path: Path, weights: dict[str, torch.Tensor], metadata: dict[str, object], message: str
+) -> None:
+    with pytest.raises(ModelLoadError, match=message):
+        runner_of(write_gguf(tmp_path / "model.gguf", weights, **metadata))  # type: ignore[arg-type]
+
+
+def test_arrays_within_arrays_without_end_are_refused(tmp_path: Path) -> None:
+    nested = struct.pack("<IQ", 9, 1) * 5000 + struct.pack("<IQ", 4, 0)
+    header = struct.pack("<4sIQQ", b"GGUF", 3, 0, 1) + struct.pack("<Q", 1) + b"x" + struct.pack("<I", 9)
+    (tmp_path / "model.gguf").write_bytes(header + nested)
+    with pytest.raises(ModelLoadError, match="header unreadable"):
+        runner_of(tmp_path / "model.gguf")
+
+
+@pytest.mark.parametrize("shape", [(), (0, HIDDEN)])
+def test_an_embedding_that_is_no_matrix_is_refused(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    path = write_gguf(tmp_path / "model.gguf", {"model.embed_tokens.weight": torch.zeros(1, HIDDEN)})
+    data = path.read_bytes()
+    at = data.index(b"token_embd.weight") + len(b"token_embd.weight")
+    old = struct.pack("<I2Q", 2, HIDDEN, 1)
+    assert data[at : at + len(old)] == old
+    new = struct.pack(f"<I{len(shape)}Q", len(shape), *reversed(shape))
+    path.write_bytes(data[:at] + new + data[at + len(old) :])
+    with pytest.raises(ModelLoadError, match=r"no matrix|vocab_size = 0"):
+        runner_of(path)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"attention_bias": True}, "attention_bias: .*biases are not supported"),
+        ({"mlp_bias": True}, "mlp_bias: .*biases are not supported"),
+        ({"hidden_act": "gelu"}, "hidden_act 'gelu' is not supported"),
+        ({"partial_rotary_factor": 0.5}, "of 16 in heads of 32"),
+        ({"rope_scaling": "x"}, "config.json: unreadable"),
+        ({"rope_scaling": {"rope_type": "linear", "factor": 0}}, "factor = 0"),
+        ({"rope_scaling": {"rope_type": "linear"}}, "key 'factor' is missing"),
+        ({"num_attention_heads": 0, "num_key_value_heads": 0}, "num_heads = 0"),
+        ({"num_attention_heads": "two"}, "config.json: unreadable"),
+        ({"max_position_embeddings": -5}, "context_length = -5"),
+        ({"max_position_embeddings": 2**50}, "more than"),
+        ({"max_position_embeddings": float("inf")}, "config.json: unreadable"),
+        ({"vocab_size": -1}, "vocab_size = -1"),
+        ({"vocab_size": 0}, "vocab_size = 0"),
+        ({"rms_norm_eps": NAN}, "rms_norm_eps = nan"),
+        ({"rope_theta": -1}, "rope_theta = -1"),
+        ({"eos_token_id": "x"}, "eos token's id is 'x'"),
+        ({"eos_token_id": [[1]]}, "unreadable"),
+    ],
+)
+def test_figures_that_no_config_may_have_are_refused(
+    tmp_path: Path, weights: dict[str, torch.Tensor], config: dict[str, object], message: str
+) -> None:
+    with pytest.raises(ModelLoadError, match=message):
+        runner_of(write_folder(tmp_path / "model", weights, **config))  # type: ignore[arg-type]
+
+
+def test_a_context_longer_than_the_cache_takes_no_memory(tmp_path: Path, weights: dict[str, torch.Tensor]) -> None:
+    runner = runner_of(write_gguf(tmp_path / "model.gguf", weights, llama__context_length=1 << 24))
+    assert runner.info.context_length == runner.num_blocks * runner.block_size

@@ -88,6 +88,11 @@ def test_a_message_cannot_write_control_tokens(tokenizer: Tokenizer) -> None:
         ({"tokenizer.ggml.pre": "martian"}, "martian"),
         ({"tokenizer.ggml.merges": []}, "download it again"),
         ({"tokenizer.ggml.merges": ["a b c"]}, "merges are unusable"),
+        ({"tokenizer.ggml.pre": ["smollm"]}, "pre-tokeniser"),
+        ({"tokenizer.ggml.token_type": [1, 1]}, "token_type has 2 entries for 49152 tokens"),
+        ({"tokenizer.ggml.bos_token_id": [1]}, r"bos token's id is \[1\]"),
+        ({"tokenizer.ggml.eos_token_id": "two"}, "eos token's id is 'two'"),
+        ({"tokenizer.ggml.eos_token_id": -1}, "eos token's id is -1"),
     ],
 )
 def test_unusable_metadata_says_what_would_help(
