@@ -28,11 +28,18 @@ class TileGroup:
 
     rows [n, TILE] int64: the batch row of each query, `num_rows` where the tile has none (a row of padding).
     last_key [n, TILE] int64: the last position a query sees. blocks [n, num_keys / BLOCK_SIZE] int64: block ids.
+    unwritten [n, w] bool: which of the last w keys lie beyond the sequence, in slots that hold anything.
     """
 
     rows: torch.Tensor
     last_key: torch.Tensor
     blocks: torch.Tensor
+    unwritten: torch.Tensor
+
+    def part(self, start: int, end: int) -> "TileGroup":
+        return TileGroup(
+            self.rows[start:end], self.last_key[start:end], self.blocks[start:end], self.unwritten[start:end]
+        )
 
 
 class TokenBatch:
@@ -87,7 +94,10 @@ class TokenBatch:
             ids = self._sequences[i].block_ids[: len(line)]
             line[: len(ids)] = ids
         return TileGroup(
-            self._tensor(np.where(used, row + lane, self.num_rows)), self._tensor(tile + lane), self._tensor(blocks)
+            self._tensor(np.where(used, row + lane, self.num_rows)),
+            self._tensor(tile + lane),
+            self._tensor(blocks),
+            self._tensor(np.arange(num_keys - _BUCKET, num_keys) >= end),  # no tile begins before the last bucket
         )
 
     def _tensor(self, values: npt.NDArray[Any]) -> torch.Tensor:

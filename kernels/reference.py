@@ -47,7 +47,10 @@ class ReferenceOperations:
         if update is not None:
             residual += update
         # A row's mean must not depend on how many rows there are: torch splits a lone row's sum over threads.
-        squares = residual.square().view(len(residual), 2, -1).sum(-1)  # [T, 2]
+        squares = residual.square()
+        if residual.shape[1] % 2:
+            squares = functional.pad(squares, (0, 1))
+        squares = squares.view(len(residual), 2, -1).sum(-1)  # [T, 2]
         scale = torch.rsqrt((squares[:, :1] + squares[:, 1:]) / residual.shape[1] + eps)
         return (residual * scale * weight).to(self.dtype)
 
@@ -95,7 +98,7 @@ class ReferenceOperations:
         for group in batch.tiles:
             at_once = max(1, _MAX_GATHERED // (group.blocks.shape[1] * BLOCK_SIZE))
             for part in range(0, len(group.rows), at_once):
-                tiles = TileGroup(*(t[part : part + at_once] for t in (group.rows, group.last_key, group.blocks)))
+                tiles = group.part(part, part + at_once)
                 out[tiles.rows.flatten()] = _attend(queries, keys, values, tiles, heads)
         return out[:-1]
 
@@ -111,6 +114,8 @@ def _attend(
         kind[tiles.blocks].transpose(1, 2).reshape(n, heads.num_kv_heads, -1, heads.head_dim).float()
         for kind in (keys, values)
     )  # [n, KV, num_keys, D]
+    # A key that isn't seen has weight 0, but what an earlier sequence left in its slot may be NaN, and 0 * NaN is NaN.
+    v[:, :, -tiles.unwritten.shape[1] :].masked_fill_(tiles.unwritten[:, None, :, None], 0.0)
     scores = q @ k.transpose(2, 3) * heads.head_dim**-0.5
     hidden = torch.arange(k.shape[2], device=k.device) > tiles.last_key[:, :, None]  # [n, TILE, num_keys]
     scores.masked_fill_(hidden.repeat_interleave(group_size, dim=1)[:, None], float("-inf"))

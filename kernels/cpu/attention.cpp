@@ -48,12 +48,12 @@ struct Softmax {
         }
         bf16 weights[G][BLOCK];
         for (int g = 0; g < G; ++g) store(weights[g], weigh(g, scores[g], num_keys, scale));
-        for (int j = 0; j < num_keys; j += 2)  // the weight of a token that doesn't exist is 0
-            for (int i = 0; i < D / 16; ++i) {
-                const __m512bh value = load_pairs(block_values + j * D + i * 32);
-                for (int g = 0; g < G; ++g)
-                    values[g][i] = _mm512_dpbf16_ps(values[g][i], value, broadcast_pair(weights[g] + j));
-            }
+        int j = 0;
+        for (; j + 1 < num_keys; j += 2)
+            for (int i = 0; i < D / 16; ++i) add_pair(weights, j, i, load_pairs(block_values + j * D + i * 32));
+        if (j < num_keys)  // half a pair: the other token doesn't exist; its weight is 0, but its slot may hold NaN
+            for (int i = 0; i < D / 16; ++i)
+                add_pair(weights, j, i, load_first_of_pairs(block_values + j * D + i * 32));
     }
 
     void finish(bf16* out) const {
@@ -63,6 +63,11 @@ struct Softmax {
     }
 
   private:
+    void add_pair(const bf16 (*weights)[BLOCK], int j, int i, __m512bh value) {
+        for (int g = 0; g < G; ++g)
+            values[g][i] = _mm512_dpbf16_ps(values[g][i], value, broadcast_pair(weights[g] + j));
+    }
+
     __m512 weigh(int g, __m512 score, int num_keys, float scale) {
         const __mmask16 exists = (__mmask16)((1u << num_keys) - 1);
         score = _mm512_mask_mul_ps(_mm512_set1_ps(-INFINITY), exists, score, _mm512_set1_ps(scale));

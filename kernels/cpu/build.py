@@ -30,7 +30,7 @@ def load_library() -> ctypes.CDLL:
     missing = REQUIRED_FLAGS - _cpu_flags()
     if missing:
         raise KernelUnavailableError(f"this processor lacks {', '.join(sorted(missing))}")
-    compiler = next((path for name in _compilers() if (path := shutil.which(name))), None)
+    compiler = next(([path, *words] for name, *words in _compilers() if (path := shutil.which(name))), None)
     if compiler is None:
         raise KernelUnavailableError("no C++ compiler was found (Debian: apt install g++)")
     sources = sorted(_FOLDER.glob("*.cpp"))
@@ -48,35 +48,36 @@ def load_library() -> ctypes.CDLL:
         raise KernelUnavailableError(f"{target} can't be built or loaded ({error})") from error
 
 
-def _compile(compiler: str, sources: list[Path], openmp: str, target: Path) -> None:
+def _compile(compiler: list[str], sources: list[Path], openmp: str, target: Path) -> None:
     """One compiler run a file, at once; the result appears under its name whole or not at all."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         objects = [Path(scratch, source.stem + ".o") for source in sources]
         runs = [
             subprocess.Popen(
-                [compiler, *_OPTIONS, "-c", str(source), "-o", str(out)], stderr=subprocess.PIPE, text=True
+                [*compiler, *_OPTIONS, "-c", str(source), "-o", str(out)], stderr=subprocess.PIPE, text=True
             )
             for source, out in zip(sources, objects, strict=True)
         ]
         failures = [errors for run in runs if (errors := run.communicate()[1]) and run.returncode]
         if failures:
-            raise KernelUnavailableError(f"{compiler} can't compile the kernels: {failures[0].strip()[:500]}")
+            raise KernelUnavailableError(f"{' '.join(compiler)} can't compile the kernels: {failures[0].strip()[:500]}")
         library = Path(scratch, target.name)
-        link = [compiler, "-shared", *map(str, objects), openmp, "-o", str(library)]
+        link = [*compiler, "-shared", *map(str, objects), openmp, "-o", str(library)]
         linked = subprocess.run(link, capture_output=True, text=True, check=False)
         if linked.returncode:
-            raise KernelUnavailableError(f"{compiler} can't link the kernels: {linked.stderr.strip()[:500]}")
+            raise KernelUnavailableError(f"{' '.join(compiler)} can't link the kernels: {linked.stderr.strip()[:500]}")
         library.replace(target)
 
 
-def _compilers() -> list[str]:
+def _compilers() -> list[list[str]]:
+    """Command lines to try, in order: CXX may be a launcher with a compiler, or have options ("ccache g++ -m64")."""
     chosen = os.environ.get("CXX", "").split()
-    return [*chosen[:1], "g++", "c++", "clang++"]
+    return [*([chosen] if chosen else []), ["g++"], ["c++"], ["clang++"]]
 
 
-def _version(compiler: str) -> str:
-    return subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False).stdout
+def _version(compiler: list[str]) -> str:
+    return subprocess.run([*compiler, "--version"], capture_output=True, text=True, check=False).stdout
 
 
 def _cpu_flags() -> frozenset[str]:

@@ -24,6 +24,11 @@ static inline __m512bh broadcast_pair(const bf16* p) {
 
 static inline __m512bh load_pairs(const bf16* p) { return (__m512bh)_mm512_loadu_si512(p); }
 
+// As above, with 0 in the place of each pair's second.
+static inline __m512bh load_first_of_pairs(const bf16* p) {
+    return (__m512bh)_mm512_and_si512(_mm512_loadu_si512(p), _mm512_set1_epi32(0xFFFF));
+}
+
 // e^x for x <= 88, as 2^n * 2^r with a polynomial of degree 5 for 2^r, |r| <= 1/2; relative error below 3e-6.
 static inline __m512 exp_ps(__m512 x) {
     const __m512 t = _mm512_mul_ps(_mm512_max_ps(x, _mm512_set1_ps(-87.0f)), _mm512_set1_ps(1.44269504f));

@@ -65,6 +65,20 @@ def test_a_compiler_that_fails_is_quoted(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert list((tmp_path / "cache" / "tollhouse").iterdir()) == []
 
 
+def test_all_words_of_the_compilers_name_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """CXX="ccache g++" is a launcher and a compiler."""
+    monkeypatch.setattr(build, "_cpu_flags", lambda: build.REQUIRED_FLAGS)
+    launcher = tmp_path / "launcher"
+    launcher.write_text('#!/bin/sh\necho "launched: $1 $2" >&2\nexit 1\n')
+    launcher.chmod(0o755)
+    monkeypatch.setenv("CXX", f"{launcher} some-compiler -m64")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with pytest.raises(
+        KernelUnavailableError, match=r"launcher some-compiler -m64 can't .*launched: some-compiler -m64"
+    ):
+        load_library()
+
+
 def test_the_environment_overrides(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOLLHOUSE_KERNELS", "reference")
     assert choose() == "reference"

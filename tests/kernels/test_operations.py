@@ -128,3 +128,33 @@ def test_the_twins_agree_on_the_self_tests_attention() -> None:
     heads = HeadShape(8, 2, 64)
     results = [attention_of(each, heads, torch.Generator().manual_seed(1)).float() for each in implementations()]
     assert all(close(result, results[0]) for result in results)
+
+
+@pytest.mark.parametrize("rubbish", [float("nan"), float("inf")])
+@pytest.mark.parametrize("length", [1, 2, 5, 16, 17, 31, 63, 65])
+def test_what_an_earlier_sequence_left_in_a_block_is_not_seen(
+    operations: Operations, rubbish: float, length: int
+) -> None:
+    """Of a cache full of rubbish, and of one full of zeros, a sequence sees the same: its own tokens."""
+    heads, ids = HeadShape(4, 2, 32), [3, 5, 1, 2, 4]  # block 0, which pads block tables, is another's
+    cos, sin = torch.ones(128, 16), torch.zeros(128, 16)
+    found = []
+    for content in (0.0, rubbish):
+        cache = operations.new_cache(1, 6, heads)
+        for kind in (cache.keys[0], cache.values[0]):
+            kind.fill_(content)
+        batch = TokenBatch([SequenceRows(0, length, ids[: -(-length // 16)])], CPU)
+        qkv = random(length, heads.qkv_size).to(operations.dtype)
+        operations.rope_and_store(qkv, cos, sin, batch, cache, 0, heads)
+        found.append(operations.paged_attention(qkv, batch, cache, 0, heads))
+    assert torch.equal(found[0], found[1])
+    assert torch.isfinite(found[1]).all()
+
+
+def test_the_twins_norm_takes_an_odd_width() -> None:
+    x, weight = random(3, 33), random(33, seed=1)
+    wanted = x.double() / (x.double().square().mean(1, keepdim=True) + 1e-5).sqrt() * weight
+    twin = ReferenceOperations(CPU)
+    found = twin.add_rms_norm(x.clone(), None, weight, 1e-5)
+    assert close(found, wanted.float())
+    assert torch.equal(twin.add_rms_norm(x[1:2].clone(), None, weight, 1e-5), found[1:2])
