@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -216,14 +217,17 @@ async def test_an_edit_may_switch_the_cache_off_and_on(gate: Gate) -> None:
 
 
 async def test_another_model_in_a_tier_makes_autos_old_answers_another_questions(
-    gate_with: OpenGate, learned_config: str
+    learned: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gate = await gate_with(learned_config)
+    monkeypatch.setenv("TOLLHOUSE_HOME", str(tmp_path))  # where no trained head lies
+    served, edited = (f'name = "dear"\nprovider = "upstream"\nupstream_name = "{name}"' for name in ("ok", "newer"))
     body = chat("auto", "Which ferry leaves from the old harbour on Sunday?")
-    assert [outcome(await gate.ask(body)) for _ in range(2)] == ["miss", "hit-exact"]
-    await gate.reconfigure(('name = "dear"\nprovider = "upstream"\nupstream_name = "ok"',
-                            'name = "dear"\nprovider = "upstream"\nupstream_name = "newer"'))  # fmt: skip
-    assert outcome(await gate.ask(body)) == "miss"
+    assert [outcome(await learned.ask(body)) for _ in range(2)] == ["miss", "hit-exact"]
+    await learned.reconfigure((served, edited))
+    assert outcome(await learned.ask(body)) == "miss"
+    assert learned.num_sent("newer") == 1
+    await learned.reconfigure((edited, served))
+    assert outcome(await learned.ask(body)) == "hit-exact"  # the same question again, and the same answer
 
 
 # Fallbacks.
