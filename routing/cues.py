@@ -127,22 +127,41 @@ _FORMS = ("poem", "haiku", "sonnet", "limerick", "song", "story", "ballad")
 _DECISIVE = frozenset(
     phrase for form in _FORMS for phrase in (f"write a {form}", f"compose a {form}", f"{form} about", f"short {form}")
 )
-# Marks of a kind of work that are not words. Each counts once at most.
+# Marks of a kind of work that are not words, each counted once at most. A pattern is only searched for where a text has
+# one of the strings before it: that spares most texts most patterns, and half of the time.
+_DIGITS = tuple("0123456789")
+_SQL = ("SELECT", "INSERT INTO", "DELETE FROM", "CREATE TABLE", "ALTER TABLE", "GROUP BY", "ORDER BY")
+_OPERATORS = ("```", "#include", "()", "==", "!=", "=>", "&&", "||", "::")
+_DEFINITIONS = ("def ", "fn ", "func ", "function ", "for ", "const ", "let ", "var ", "int ", "void ")
 _MARKS = {
     TASKS.index("code"): (
-        re.compile(r"```|#include|\w\(\)|[!=]==?|=>|&&|\|\||::"),
-        re.compile(r"\b[A-Z]\w*(?:Error|Exception)\b"),
-        re.compile(r"\b(?:SELECT|INSERT INTO|DELETE FROM|CREATE TABLE|ALTER TABLE|GROUP BY|ORDER BY)\b"),
-        re.compile(r"\b\w+\.(?:py|js|ts|tsx|jsx|go|rs|java|cpp|rb|sh|sql|ya?ml|json|html|css|php|kt|toml)\b"),
-        re.compile(r"\b(?:def|fn|func|function) \w*\(|\bfor \w+ in \w+[:(.]|\b(?:const|let|var|int|void) \w+ ?[=;(\[]"),
-        re.compile(r"(?<!\w)C(?:\+\+|#)|\b0x[0-9A-Fa-f]+\b|</?[a-z]\w*>|[{};]\s*\n"),
+        (_OPERATORS, re.compile(r"```|#include|\w\(\)|[!=]==?|=>|&&|\|\||::")),
+        (("Error", "Exception"), re.compile(r"\b[A-Z]\w*(?:Error|Exception)\b")),
+        (_SQL, re.compile(rf"\b(?:{'|'.join(_SQL)})\b")),
+        ((".",), re.compile(r"\w\.(?:py|js|ts|tsx|jsx|go|rs|java|cpp|rb|sh|sql|ya?ml|json|html|css|php|kt|toml)\b")),
+        (
+            _DEFINITIONS,
+            re.compile(
+                r"\b(?:def|fn|func|function) \w*\(|\bfor \w+ in \w+[:(.]|\b(?:const|let|var|int|void) \w+ ?[=;(\[]"
+            ),
+        ),
+        (
+            ("C++", "C#", "0x", ">", "{", "}", ";"),
+            re.compile(r"(?<!\w)C(?:\+\+|#)|\b0x[0-9A-Fa-f]+\b|</?[a-z]\w*>|[{};]\s*\n"),
+        ),
     ),
     TASKS.index("maths"): (
-        re.compile(r"\w ?\^ ?[\w({]|\\(?:frac|int|sum|sqrt|lim)|[∫√∑π≤≥]|\d ?[*×÷+] ?\d|\d% of"),
-        re.compile(r"\b\d+[xyz]\b|\b[xyzn] ?[-+*/=] ?\d|\[\[[-\d]"),
+        (
+            tuple("^\\∫√∑π≤≥*×÷+%"),
+            re.compile(r"\w ?\^ ?[\w({]|\\(?:frac|int|sum|sqrt|lim)|[∫√∑π≤≥]|\d ?[*×÷+] ?\d|\d% of"),
+        ),
+        ((*_DIGITS, "[["), re.compile(r"\b\d+[xyz]\b|\b[xyzn] ?[-+*/=] ?\d|\[\[[-\d]")),
     ),
     TASKS.index("reasoning"): (
-        re.compile(r"\b(?:all|some|no) \w+ are \w+.{0,200}?\b(?:all|some|no|every) \w+ (?:are|is)\b", re.I | re.S),
+        (
+            (" are ", " ARE "),
+            re.compile(r"\b(?:all|some|no) \w+ are \w+.{0,200}?\b(?:all|some|no|every) \w+ (?:are|is)\b", re.I | re.S),
+        ),
     ),
 }
 _WORD = re.compile(r"[^\W\d_]+")
@@ -166,13 +185,15 @@ def read(text: str) -> tuple[list[int], int | None]:
     phrases = {*words, *pairs, *triples}
     counts = [0] * len(TASKS)
     cues = _INDICES.keys() & phrases
-    if not any(digit in text for digit in "0123456789"):
+    if not any(map(text.__contains__, _DIGITS)):
         cues -= _NEED_A_NUMBER
     for phrase in cues:
         for index in _INDICES[phrase]:
             counts[index] += 1
     for index, marks in _MARKS.items():
-        counts[index] += sum(mark.search(text) is not None for mark in marks)
+        counts[index] += sum(
+            any(map(text.__contains__, hints)) and mark.search(text) is not None for hints, mark in marks
+        )
     if _DECISIVE & phrases:
         return counts, TASKS.index("creative_writing")
     return counts, next((index for index in _ORDER if counts[index]), None)

@@ -5,7 +5,7 @@ import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -16,6 +16,9 @@ from routing.errors import NoCapableModel, PolicyError, UnknownTier
 from routing.heads import Heads, load_shipped
 from routing.router import Router
 from routing.types import Candidate, Policy, Prompt, Rule, Tier, Vector
+
+if TYPE_CHECKING:
+    from semcache.sentence_model import SentenceModel
 
 RouterOf = Callable[..., Router]
 VectorOf = Callable[..., Vector]
@@ -96,6 +99,13 @@ def test_quality_tempers_what_the_cues_decide(
     )
 
 
+@pytest.fixture(scope="module")
+def model(minilm_path: Path) -> "SentenceModel":
+    from semcache.sentence_model import SentenceModel
+
+    return SentenceModel(minilm_path)
+
+
 @pytest.mark.parametrize(
     ("text", "tier"),
     [
@@ -109,10 +119,7 @@ def test_quality_tempers_what_the_cues_decide(
         ("thanks!", "small"),
     ],
 )
-def test_the_shipped_heads_and_config_send_work_where_it_belongs(minilm_path: Path, text: str, tier: str) -> None:
-    from semcache.sentence_model import SentenceModel
-
-    model = SentenceModel(minilm_path)
+def test_the_shipped_heads_and_config_send_work_where_it_belongs(model: "SentenceModel", text: str, tier: str) -> None:
     tiers = tomllib.loads((ROOT / "config.toml").read_text())["tier"]
     policy = Policy(
         tiers=tuple(Tier(name=name, models=(name,), tasks=tuple(fields["tasks"])) for name, fields in tiers.items()),
