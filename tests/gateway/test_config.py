@@ -151,16 +151,3 @@ def test_a_provider_is_usable_once_its_key_is_set(monkeypatch: pytest.MonkeyPatc
 )
 def test_what_could_not_work_is_refused_beforehand(line: str) -> None:
     assert "sk-a-key" not in faults(MODEL + line)[0]
-
-
-@pytest.mark.parametrize(
-    ("text", "where"),
-    [
-        ("[[provider]]\nname = 'embedder'\nbase_url = 'http://127.0.0.1:1/v1'\n", "provider: 'embedder'"),
-        ("[[engine]]\nname = 'embedder'\nmodel = 'x.gguf'\n", "engine: 'embedder'"),
-        ("[[model]]\nname = 'auto'\nengine = 'embedder'\n", "model: 'auto'"),
-    ],
-)
-def test_names_that_mean_something_else_are_refused(text: str, where: str) -> None:
-    (fault,) = [fault for fault in faults(text) if fault.startswith(where)]
-    assert "choose another" in fault
