@@ -33,10 +33,10 @@ class Runner:
         heads = HeadShape(config.num_heads, config.num_kv_heads, config.head_dim)
         self._operations = _operations(device, config, heads)
         self.num_blocks = self._count_blocks(options, config.num_layers, heads)
-        # Tables of positions are as long as the context: a file's claim must not take more memory than can be used.
-        longest = min(config.context_length, self.num_blocks * BLOCK_SIZE)
-        self._context_length = min(options.max_model_len or longest, longest)
-        self._model = build_model(config, checkpoint.weights, self._operations, self._context_length)
+        context_length = min(options.max_model_len or config.context_length, config.context_length)
+        # The tables of positions: a file's claim of a long context must not take more memory than the cache can use.
+        self._num_positions = min(context_length, self.num_blocks * BLOCK_SIZE)
+        self._model = build_model(config, checkpoint.weights, self._operations, self._num_positions)
         self._cache = self._operations.new_cache(config.num_layers, self.num_blocks, heads)
         self._sampler = Sampler()
         self.tokenizer = checkpoint.tokenizer
@@ -44,7 +44,7 @@ class Runner:
         self.info = EngineInfo(
             name=options.name or checkpoint.name,
             architecture=config.architecture,
-            context_length=self._context_length,
+            context_length=context_length,
             vocab_size=config.vocab_size,
             num_parameters=self._model.num_parameters,
             dtype=str(self._operations.dtype).removeprefix("torch."),
@@ -68,7 +68,7 @@ class Runner:
         )
         # The kernels check no index: what lies outside would be written all the same.
         assert batch.largest_block < self.num_blocks
-        assert batch.largest_position < self._context_length
+        assert batch.largest_position < self._num_positions
         token_ids = [t for s in plan.sequences for t in s.request.token_ids[s.start : s.start + s.num_tokens]]
         last_rows = [
             int(first) + s.num_tokens - 1 for s, first in zip(plan.sequences, batch.first_row, strict=True) if s.samples

@@ -357,4 +357,6 @@ def test_figures_that_no_config_may_have_are_refused(
 
 def test_a_context_longer_than_the_cache_takes_no_memory(tmp_path: Path, weights: dict[str, torch.Tensor]) -> None:
     runner = runner_of(write_gguf(tmp_path / "model.gguf", weights, llama__context_length=1 << 24))
-    assert runner.info.context_length == runner.num_blocks * runner.block_size
+    assert runner.info.context_length == 1 << 24
+    positions, _ = runner._model._rotary[0].shape  # type: ignore[attr-defined]
+    assert positions == runner.num_blocks * runner.block_size
