@@ -81,15 +81,23 @@ async def gate_with(
             gate = await open_gate(stack, upstream, config_text)
             if not empty_books.exists():
                 _copy(books, empty_books)
-            await gate.open()
+            await gate.start_over()
             return gate
 
         yield open_one
 
 
 @pytest.fixture
-async def gate(gate_with: OpenGate) -> Gate:
+async def fresh_gate(gate_with: OpenGate) -> Gate:
+    """For tests that change the config, or count what a gateway has ever done."""
     return await gate_with(CONFIG)
+
+
+@pytest.fixture
+async def gate(_shared_gate: Gate, upstream: MisbehavingUpstream) -> Gate:
+    """One gateway for many tests, each with a tenant of its own: to open one takes longer than what most of them do."""
+    await _shared_gate.start_over()
+    return _shared_gate
 
 
 @pytest.fixture(scope="session")
@@ -101,24 +109,34 @@ def learned_config(minilm_path: Path) -> str:
 
 @pytest.fixture(scope="session")
 async def _shared_gate(
+    anyio_backend: Any, _running_upstream: MisbehavingUpstream, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Gate]:
+    async with AsyncExitStack() as stack:
+        yield await _open_in(tmp_path_factory.mktemp("shared"), stack, _running_upstream, CONFIG)
+
+
+@pytest.fixture(scope="session")
+async def _learned_gate(
     anyio_backend: Any,
     _running_upstream: MisbehavingUpstream,
     learned_config: str,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> AsyncIterator[Gate]:
     async with AsyncExitStack() as stack:
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setenv("TOLLHOUSE_HOME", str(tmp_path_factory.mktemp("learned")))
-            gate = await open_gate(stack, _running_upstream, learned_config)
-        await gate.open()
-        yield gate
+        yield await _open_in(tmp_path_factory.mktemp("learned"), stack, _running_upstream, learned_config)
 
 
 @pytest.fixture
-def learned(_shared_gate: Gate, upstream: MisbehavingUpstream) -> Gate:
-    """The one gateway with an embedder: it remembers what other tests asked it."""
-    _shared_gate.records.clear()
-    return _shared_gate
+async def learned(_learned_gate: Gate, upstream: MisbehavingUpstream) -> Gate:
+    """The one gateway with an embedder; each test has a tenant of its own."""
+    await _learned_gate.start_over()
+    return _learned_gate
+
+
+async def _open_in(home: Path, stack: AsyncExitStack, upstream: MisbehavingUpstream, config_text: str) -> Gate:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("TOLLHOUSE_HOME", str(home))
+        return await open_gate(stack, upstream, config_text)
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -193,12 +193,12 @@ async def test_a_call_is_in_the_journal_before_it_leaves_with_the_least_it_may_c
 
 
 async def test_a_settled_request_is_in_journal_sql_metrics_and_log(
-    gate: Gate, capsysbinary: pytest.CaptureFixture[bytes]
+    fresh_gate: Gate, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     asked = passage()
-    settled(gate, asked, attempt(asked, usage=REPORTED))
+    settled(fresh_gate, asked, attempt(asked, usage=REPORTED))
     line = json.loads(capsysbinary.readouterr().out)
     assert (line["request_id"], line["cost_usd"]) == (asked.id, "0.0012")
-    assert 'tollhouse_requests_total{cache="bypass"' in gate.house.metrics.exposition().decode()
-    (row,) = await gate.rows("SELECT * FROM requests")
+    assert 'tollhouse_requests_total{cache="bypass"' in fresh_gate.house.metrics.exposition().decode()
+    (row,) = await fresh_gate.rows("SELECT * FROM requests")
     assert (row["id"], row["cost_nanousd"], row["baseline_model"]) == (asked.id, SPENT, "dear")

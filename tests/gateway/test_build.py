@@ -14,6 +14,11 @@ from tests.support.in_process import CONFIG, Gate, chat
 pytestmark = pytest.mark.anyio
 
 
+@pytest.fixture
+def gate(fresh_gate: Gate) -> Gate:
+    return fresh_gate
+
+
 async def test_a_gateway_that_only_forwards_loads_no_model(gate: Gate) -> None:
     assert gate.house.backends.embedder is None
     assert gate.house.backends.local == {}

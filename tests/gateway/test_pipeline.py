@@ -40,10 +40,10 @@ async def test_an_answer_passes_as_it_came_and_says_what_it_cost(gate: Gate) -> 
     assert line.get("x-secret") is None
 
 
-async def test_its_record_is_in_sql_with_its_attempt(gate: Gate) -> None:
-    await gate.ask(chat())
-    (row,) = await gate.rows("SELECT * FROM requests")
-    (attempt,) = await gate.rows("SELECT * FROM attempts")
+async def test_its_record_is_in_sql_with_its_attempt(fresh_gate: Gate) -> None:
+    await fresh_gate.ask(chat())
+    (row,) = await fresh_gate.rows("SELECT * FROM requests")
+    (attempt,) = await fresh_gate.rows("SELECT * FROM attempts")
     assert (row["status"], row["http_status"], row["cache"], row["model"]) == ("ok", 200, "miss", "probe/ok")
     assert (row["prompt_tokens"], row["completion_tokens"], row["cost_nanousd"]) == (11, 7, 25_000)
     assert (attempt["request_id"], attempt["cost_nanousd"], attempt["estimated"]) == (row["id"], 25_000, 0)
@@ -150,18 +150,18 @@ async def test_a_json_answer_to_a_stream_request_reaches_the_client_as_a_stream(
     ],
 )
 async def test_a_refusal_at_the_gate_has_an_id_and_is_counted_and_logged(
-    gate: Gate,
+    fresh_gate: Gate,
     capsysbinary: pytest.CaptureFixture[bytes],
     body: Any,
     headers: dict[str, str],
     status: int,
     code: str | None,
 ) -> None:
-    line = await gate.ask(body, **headers)
+    line = await fresh_gate.ask(body, **headers)
     assert (line.status, line.error["code"]) == (status, code)
-    check_refusal(gate, line, capsysbinary.readouterr().out)
-    assert gate.records == []
-    assert gate.num_sent() == 0
+    check_refusal(fresh_gate, line, capsysbinary.readouterr().out)
+    assert fresh_gate.records == []
+    assert fresh_gate.num_sent() == 0
 
 
 def check_refusal(gate: Gate, line: Line, printed: bytes) -> None:
@@ -178,15 +178,17 @@ def check_refusal(gate: Gate, line: Line, printed: bytes) -> None:
     assert series.endswith(" 1.0")
 
 
-async def test_a_request_too_many_is_refused_with_an_id(gate: Gate, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    key = await gate.tenant("narrow", Limits(requests_per_minute=1))
-    assert (await gate.ask(chat(), key=key)).status == 200
+async def test_a_request_too_many_is_refused_with_an_id(
+    fresh_gate: Gate, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    key = await fresh_gate.tenant("narrow", Limits(requests_per_minute=1))
+    assert (await fresh_gate.ask(chat(), key=key)).status == 200
     capsysbinary.readouterr()
-    line = await gate.ask(chat(), key=key)
+    line = await fresh_gate.ask(chat(), key=key)
     assert (line.status, line.error["code"]) == (429, "rate_limit_exceeded")
     assert int(line["retry-after"]) > 0
     assert line["x-ratelimit-remaining-requests"] == "0"
-    check_refusal(gate, line, capsysbinary.readouterr().out)
+    check_refusal(fresh_gate, line, capsysbinary.readouterr().out)
 
 
 async def test_a_model_that_nobody_serves_is_refused(gate: Gate) -> None:

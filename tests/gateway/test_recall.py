@@ -84,12 +84,12 @@ async def test_tenants_never_share_and_a_tenants_keys_do(gate: Gate) -> None:
         ({"model": "probe/texts", "prompt": ["one", "two"]}, parse_completion, "many-prompts"),
     ],
 )
-async def test_a_bypass_says_why_and_keeps_nothing(gate: Gate, body: Any, parse: Any, reason: str) -> None:
+async def test_a_bypass_says_why_and_keeps_nothing(fresh_gate: Gate, body: Any, parse: Any, reason: str) -> None:
     for _ in range(2):
-        line = await gate.ask(body, parse)
+        line = await fresh_gate.ask(body, parse)
         assert (outcome(line), line["x-tollhouse-cache-reason"]) == ("bypass", reason)
-    assert len(gate.upstream.received) == 2
-    assert gate.house.cache.stats().entries == 0
+    assert len(fresh_gate.upstream.received) == 2
+    assert fresh_gate.house.cache.stats().entries == 0
 
 
 async def test_a_cache_that_is_off_keeps_nothing(gate_with: OpenGate) -> None:
@@ -171,49 +171,53 @@ async def store_spoiled(gate: Gate, monkeypatch: pytest.MonkeyPatch, body: bytes
     ],
 )
 async def test_a_stored_answer_that_cannot_be_replayed_is_a_miss(
-    gate: Gate, monkeypatch: pytest.MonkeyPatch, body: bytes, stream: bool
+    fresh_gate: Gate, monkeypatch: pytest.MonkeyPatch, body: bytes, stream: bool
 ) -> None:
-    await store_spoiled(gate, monkeypatch, body)
-    line = await gate.ask(chat(stream=stream))
+    await store_spoiled(fresh_gate, monkeypatch, body)
+    line = await fresh_gate.ask(chat(stream=stream))
     assert outcome(line) == "miss"
     assert (line.text if stream else line.json["choices"][0]["message"]["content"]) in ("ok", "xx")
-    record = gate.record
+    record = fresh_gate.record
     assert (record.cache, record.cache_entry, record.saved_by_cache_nanousd) == ("miss", None, 0)
     assert record.cost_nanousd == 25_000
-    assert outcome(await gate.ask(chat(stream=stream))) == "hit-exact"
+    assert outcome(await fresh_gate.ask(chat(stream=stream))) == "hit-exact"
 
 
 # An edited config.
 
 
-async def test_another_model_behind_a_name_makes_the_old_answers_another_questions(gate: Gate) -> None:
+async def test_another_model_behind_a_name_makes_the_old_answers_another_questions(fresh_gate: Gate) -> None:
     body = chat("dear")
-    assert [outcome(await gate.ask(body)) for _ in range(2)] == ["miss", "hit-exact"]
-    await gate.reconfigure(('upstream_name = "ok"', 'upstream_name = "newer"'))
-    assert outcome(await gate.ask(body)) == "miss"
-    assert gate.num_sent("newer") == 1
+    assert [outcome(await fresh_gate.ask(body)) for _ in range(2)] == ["miss", "hit-exact"]
+    await fresh_gate.reconfigure(('upstream_name = "ok"', 'upstream_name = "newer"'))
+    assert outcome(await fresh_gate.ask(body)) == "miss"
+    assert fresh_gate.num_sent("newer") == 1
 
 
-async def test_another_provider_behind_a_name_makes_the_old_answers_another_questions(gate: Gate) -> None:
+async def test_another_provider_behind_a_name_makes_the_old_answers_another_questions(fresh_gate: Gate) -> None:
     body = chat("dear")
-    await gate.ask(body)
-    await gate.reconfigure(('provider = "upstream"\nupstream_name = "ok"', 'provider = "hasty"\nupstream_name = "ok"'))
-    assert outcome(await gate.ask(body)) == "miss"
+    await fresh_gate.ask(body)
+    await fresh_gate.reconfigure(
+        ('provider = "upstream"\nupstream_name = "ok"', 'provider = "hasty"\nupstream_name = "ok"')
+    )
+    assert outcome(await fresh_gate.ask(body)) == "miss"
 
 
-async def test_an_edit_that_changes_no_answer_keeps_them(gate: Gate) -> None:
+async def test_an_edit_that_changes_no_answer_keeps_them(fresh_gate: Gate) -> None:
     body = chat("dear")
-    await gate.ask(body)
-    await gate.reconfigure(("input_usd_per_mtok = 10.0", "input_usd_per_mtok = 11.0"), ("semantic = false", "ttl_s=50"))
-    assert outcome(await gate.ask(body)) == "hit-exact"
+    await fresh_gate.ask(body)
+    await fresh_gate.reconfigure(
+        ("input_usd_per_mtok = 10.0", "input_usd_per_mtok = 11.0"), ("semantic = false", "ttl_s=50")
+    )
+    assert outcome(await fresh_gate.ask(body)) == "hit-exact"
 
 
-async def test_an_edit_may_switch_the_cache_off_and_on(gate: Gate) -> None:
-    await gate.ask(chat())
-    await gate.reconfigure(("semantic = false", "semantic = false\nenabled = false"))
-    assert outcome(await gate.ask(chat())) == "bypass"
-    await gate.reconfigure(("\nenabled = false", ""))
-    assert outcome(await gate.ask(chat())) == "hit-exact"
+async def test_an_edit_may_switch_the_cache_off_and_on(fresh_gate: Gate) -> None:
+    await fresh_gate.ask(chat())
+    await fresh_gate.reconfigure(("semantic = false", "semantic = false\nenabled = false"))
+    assert outcome(await fresh_gate.ask(chat())) == "bypass"
+    await fresh_gate.reconfigure(("\nenabled = false", ""))
+    assert outcome(await fresh_gate.ask(chat())) == "hit-exact"
 
 
 async def test_another_model_in_a_tier_makes_autos_old_answers_another_questions(

@@ -160,8 +160,8 @@ async def test_the_longest_answer_is_the_clients_word_then_the_tenants_then_the_
     assert longest_answer(asked, gate.house.snapshot) == tokens
 
 
-async def test_the_longest_answer_is_that_of_the_longest_candidate(gate: Gate) -> None:
-    await gate.reconfigure(('upstream_name = "ok"', 'upstream_name = "ok"\nmax_output_tokens = 9'))
+async def test_the_longest_answer_is_that_of_the_longest_candidate(fresh_gate: Gate) -> None:
+    await fresh_gate.reconfigure(('upstream_name = "ok"', 'upstream_name = "ok"\nmax_output_tokens = 9'))
     asked = passage(chat("dear"))
-    asked.decision = explicit(asked, gate.house.snapshot)
-    assert longest_answer(asked, gate.house.snapshot) == 9
+    asked.decision = explicit(asked, fresh_gate.house.snapshot)
+    assert longest_answer(asked, fresh_gate.house.snapshot) == 9

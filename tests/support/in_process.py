@@ -1,9 +1,10 @@
 """A gateway without a server: the real parts of one House, and requests that go straight into its pipeline."""
 
 import asyncio
+import itertools
 import json
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any
@@ -152,7 +153,7 @@ def chat(model: str = "probe/ok", text: str = "Where is the harbour?", **fields:
 
 @dataclass
 class Gate:
-    """One tenant, "acme", with a key of its own, in front of a House."""
+    """One tenant with a key in front of a House."""
 
     house: House
     upstream: MisbehavingUpstream
@@ -160,6 +161,7 @@ class Gate:
     key: str = ""
     records: list[RequestRecord] = field(default_factory=list)  # settled ones, in order, as the ledger took them
     pipeline: Pipeline = field(init=False)
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def __post_init__(self) -> None:
         self.pipeline = Pipeline(self.house)
@@ -177,11 +179,14 @@ class Gate:
         (record,) = self.records
         return record
 
-    async def open(self) -> None:
+    async def start_over(self) -> None:
+        """Another tenant, who shares nothing with those before."""
+        self.records.clear()
         self.key = await self.tenant("acme")
 
     async def tenant(self, name: str, limits: Limits | None = None, **fields: Any) -> str:
         """A new tenant's key."""
+        name = f"{name}-{next(self._numbers)}"
         await create_tenant(self.house.database, name, limits=limits, **fields)
         made = await create_key(self.house.database, name)
         await self.house.authenticator._watch.poll()  # now, whatever the interval
