@@ -18,7 +18,7 @@ FUNCTION_WORDS = words(
     tell show give explain describe know understand say ask wonder wondering want wants wanted wanna need needs needed
     like help mean means question answer information info details detail possible able way ways thing things best
     not no nor never re ve ll s t d m o
-    more most less least much many lot lots
+    more most less least much many lot lots although though asap wo sha
     """
 )
 
@@ -229,7 +229,7 @@ GENERIC_NOUNS = words(
     """
     account subscription membership app application software program website site page service company product device
     platform tool system language city country area place town number name plan card order time date day way option
-    process liked due extra
+    process due extra using liked understood meant
     """
 )
 
@@ -268,7 +268,7 @@ OBLIGATIONS = frozenset((who, verb) for who in ("i", "we", "you", "one") for ver
 
 # What one says to another, in classes; not to those who are only addressed: tell me how, ask you whether.
 SPEECH_ACTS = {"ask": "ask", "request": "ask", "tell": "tell", "answer": "tell", "give": "give", "offer": "give"}
-ADDRESSEES = words("me us you u about if whether how what why when where who which is are this that to and or")
+ADDRESSEES = words("me us you u if whether how what why when where who which is are this that to and or")
 
 # Bounds of a number, in the phrases that stand before it.
 BOUNDS = {

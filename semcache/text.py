@@ -16,7 +16,7 @@ CODE = re.compile(
     | (?<![\w-])--?[A-Za-z][\w-]*               # --flag, -f
     | (?<![\w.:\\])\\[A-Za-z]\b                 # \d
     | (?<![\w./:>-])\w++(?:(?:\.|::|->|/)\w++)*+\( # call(
-    | (?<![\w./:\\>-])[./~\\]*+[A-Za-z]\w*+(?:(?:\.|::|->|/|\\)[A-Za-z_]\w*+)++ # dotted.name, a/path, Cls::method
+    | (?<![\w./:\\>-])(?:[A-Za-z]:)?[./~\\]*+[A-Za-z]\w*+(?:(?:\.|::|->|/|\\)[A-Za-z_]\w*+)++ # dotted.name, a/path
     | \b\w*[a-z0-9]_\w+ | (?<!\w)_\w+           # snake_case
     | \b[a-z]+[A-Z]\w* | \b[A-Z][a-z]+[A-Z]\w*  # camelCase, PascalCase
     | (?P<loose>

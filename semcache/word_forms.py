@@ -124,10 +124,11 @@ whole hole
 # Words whose ending is no inflection: plane is not plan, marketing not market, apply not app.
 UNINFLECTED = words(
     """
-    accounting apply bare bathe being bite bore breathe building cane cape care code cube cure cute cutting dine
-    early evening fate file fine fire gripe hide hope household housing hire kite limited late lone marketing mate
-    meeting mine morning nothing note ore pane pine plane planning pope rate rating ripe robe scare sing site slope
-    spring stare string supply reply thing tape theme tone training tube united wedding wine wire
+    accounting apply bare bathe being bite bore breathe building cane cape care carte clothe code cube cure cute
+    cutting dine early evening fate file fine fire forte gripe heroine hide hire hope household housing humane kite
+    lapse late limited locale lone marketing mate meeting mine morale morning note nothing ore pane pine plane
+    planning pope rate rating rationale reply ripe robe scare sing site slope spring stare string supply tape tense
+    theme thing tone training tube united urbane wedding wine wire
     """
 )
 
