@@ -4,12 +4,18 @@ from gateway.wire.completeness import text_length
 from gateway.wire.inference import Inference
 from gateway.wire.usage import Usage
 
+MAX_BYTES_PER_TOKEN = 8
 BYTES_PER_TOKEN = 4  # English under every current tokenizer is close to it; other scripts cost more bytes a token
 
 
 def prompt_tokens(inference: Inference) -> int:
     """Of the whole body, so that tools and schemas count too; at least one."""
     return max(1, len(inference.raw) // BYTES_PER_TOKEN)
+
+
+def least_prompt_tokens(inference: Inference) -> int:
+    """What the prompt surely has: hardly a token of any tokenizer stands for more bytes on average."""
+    return len(inference.raw) // MAX_BYTES_PER_TOKEN
 
 
 def worst_case_tokens(inference: Inference, longest_answer: int) -> int:

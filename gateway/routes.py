@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from gateway.config import AUTO
 from gateway.errors import ContextLengthExceeded, InvalidRequestError
-from gateway.estimates import prompt_tokens
+from gateway.estimates import least_prompt_tokens, prompt_tokens
 from gateway.house import House, Snapshot
 from gateway.passage import Passage
 from routing.errors import NoCapableModel
@@ -42,6 +42,7 @@ async def choose(passage: Passage, house: House, snapshot: Snapshot) -> Decision
         text=text,
         embedding=passage.embedding,
         num_tokens=prompt_tokens(passage.inference),
+        at_least=least_prompt_tokens(passage.inference),
         needs=passage.inference.needs,
         tier=passage.tier_wanted,
     )

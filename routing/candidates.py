@@ -51,7 +51,7 @@ def missing(candidates: Iterable[Candidate], prompt: Prompt) -> str:
     if not skilled:
         return f"{_listed(prompt.needs)} in one model"
     largest = max(candidate.context_tokens or 0 for candidate in skilled)
-    room = f"a context of more than {prompt.num_tokens} tokens, and the largest is {largest}"
+    room = f"a context of more than {_least(prompt)} tokens, and the largest is {largest}"
     return f"{_listed(prompt.needs)} with {room}" if prompt.needs else room
 
 
@@ -59,7 +59,12 @@ def _can(candidate: Candidate, prompt: Prompt) -> bool:
     if not prompt.needs <= candidate.capabilities:
         return False
     # Strictly less: a prompt that fills the context leaves no room for a single token of an answer.
-    return candidate.context_tokens is None or prompt.num_tokens < candidate.context_tokens
+    return candidate.context_tokens is None or _least(prompt) < candidate.context_tokens
+
+
+def _least(prompt: Prompt) -> int:
+    """An estimate that is too high must not turn away what would fit: the model itself counts exactly."""
+    return prompt.num_tokens if prompt.at_least is None else prompt.at_least
 
 
 def _listed(names: Iterable[str]) -> str:

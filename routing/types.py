@@ -53,6 +53,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     embedding: Vector | None = None
     num_tokens: int = 0  # of the whole request, estimated
+    at_least: int | None = None  # tokens it surely has: what a context must hold. None: as estimated
     needs: frozenset[str] = frozenset()
     tier: str | None = None  # asked for by header
 

@@ -73,6 +73,11 @@ def test_a_dry_run_answers_with_the_decision_and_calls_nothing(
     assert len(upstream.of("ok")) == before
 
 
+def test_a_prompt_that_fits_is_never_turned_away_by_an_estimate(gateway: Gateway, key: str) -> None:
+    """5,531 tokens of six bytes each: by a quarter of its bytes it would not fit."""
+    assert ask(gateway, key, "hello " * 5500, x_tollhouse_dry_run="1")[0] == 200
+
+
 @pytest.mark.parametrize("text", ["", " ", "🙂", "a" * 20_000])
 def test_there_is_always_a_decision(gateway: Gateway, key: str, text: str) -> None:
     status, headers, _ = ask(gateway, key, text, x_tollhouse_dry_run="1")

@@ -34,6 +34,7 @@ def test_only_models_whose_context_holds_the_prompt_stay(policy_of: PolicyOf) ->
     assert ranking.rank(0, Prompt(text="", num_tokens=1_999))[1][0] == "tiny"
     assert ranking.rank(0, Prompt(text="", num_tokens=2_000)) == (0, ("mini", "midi", "grand"))
     assert ranking.rank(0, Prompt(text="", num_tokens=16_000)) == (2, ("grand",))
+    assert ranking.rank(0, Prompt(text="", num_tokens=16_000, at_least=1_999))[1][0] == "tiny"
     with pytest.raises(NoCapableModel, match="a context of more than 128000 tokens, and the largest is 128000"):
         ranking.rank(0, Prompt(text="", num_tokens=128_000))
 
