@@ -54,6 +54,11 @@ class Passage:
             self.first_token_ns = time.perf_counter_ns()
 
     @property
+    def tokens_used(self) -> int:
+        """By all calls together: what counts against the tenant's tokens a minute."""
+        return sum(attempt.usage.total_tokens for attempt in self.attempts)
+
+    @property
     def answer_id(self) -> str:
         """The `id` of an answer that we make ourselves."""
         return f"{'chatcmpl' if self.inference.endpoint == 'chat.completions' else 'cmpl'}-{self.id}"

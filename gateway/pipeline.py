@@ -129,7 +129,7 @@ class Pipeline:
             record = bookkeeper.settle(
                 passage, status="error", http_status=reply.status, error_code=f"http_{reply.status}"
             )
-        await passage.ticket.settle(record.usage.total_tokens)
+        await passage.ticket.settle(passage.tokens_used)
         return _as_wanted(passage, reply, body, [*describe(passage), *settle_up(record)])
 
     def _replayable(self, passage: Passage, stored: StoredAnswer) -> bytes | None:
@@ -156,7 +156,7 @@ class Pipeline:
     async def _refuse(self, passage: Passage, error: ApiError) -> Answer:
         status: Status = "cancelled" if isinstance(error, ClientClosedRequest) else "error"
         record = self._house.bookkeeper.settle(passage, status=status, http_status=error.status, error_code=error.code)
-        await passage.ticket.settle(record.usage.total_tokens)
+        await passage.ticket.settle(passage.tokens_used)
         return error_answer(error, [*describe(passage), *settle_up(record)])
 
 

@@ -26,6 +26,7 @@ from gateway.wire.usage import Usage
 log = logging.getLogger("tollhouse.relay")
 
 
+UPSTREAM_STREAM_ERROR = "upstream_stream_error"
 MAX_COLLECTED_BYTES = 4 * 2**20  # of a stream's payloads; a stored answer is a fraction of them
 
 
@@ -50,8 +51,8 @@ class Relay:
                 if piece := frames(kept for payload in payloads if (kept := reader.feed(payload)) is not None):
                     self._passage.note_first_token()
                     yield piece
-            if reader.error is not None:  # the client has seen the upstream's own words for it
-                self._settle("error", UpstreamError.status, "upstream_stream_error")
+            if reader.error is not None:
+                self._settle("error", UpstreamError.status, UPSTREAM_STREAM_ERROR)
             elif reader.done or reader.finished:
                 record = self._settle("ok", 200, None)
                 await self._keep(record)
@@ -59,15 +60,18 @@ class Relay:
             else:
                 raise ProtocolFailure("the stream ended before the answer did")
         except Exception as error:
-            yield self._broken(error)
+            if reader.error is None:
+                yield self._broken(error)
+            else:  # the client has seen the upstream's own words for it
+                self._settle("error", UpstreamError.status, UPSTREAM_STREAM_ERROR)
 
     async def close(self) -> None:
         """However it ended, begun or not: whoever left before the end is booked, and everything held is let go."""
-        record = self._settle("cancelled", ClientClosedRequest.status, ClientClosedRequest.code)
+        self._settle("cancelled", ClientClosedRequest.status, ClientClosedRequest.code)
         try:
             await self._served.reply.aclose()
         finally:
-            await self._passage.ticket.settle(record.usage.total_tokens)
+            await self._passage.ticket.settle(self._passage.tokens_used)
 
     async def _payloads(self) -> AsyncIterator[list[bytes]]:
         """What `attempts.run` had to read already, then the rest. [DONE] is held back: the books come first."""

@@ -38,6 +38,7 @@ class ConfigWatcher:
         try:
             config = load(self._path)
             if config.hash == self._current.hash:
+                self.last_error = None  # a bad edit was taken back
                 return False
             await self._apply(config)
         except ConfigError as error:

@@ -18,10 +18,10 @@ async def list_models(request: Request[Any, Any, Any]) -> ASGIApp:
 
 
 @get("/v1/models/{model_id:path}")
-async def retrieve_model(request: Request[Any, Any, Any], model_id: str) -> ASGIApp:
+async def retrieve_model(request: Request[Any, Any, Any]) -> ASGIApp:
     house = request.app.state.house
     await house.authenticator.identify(request.headers.get("authorization"))
-    name = model_id.removeprefix("/")
+    name = str(request.path_params["model_id"]).removeprefix("/")
     for entry in house.snapshot.catalog.listing():
         if entry[0] == name:
             return Answer(model_object(*entry))
