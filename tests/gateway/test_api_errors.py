@@ -3,14 +3,12 @@
 import gc
 import json
 import logging
-import warnings
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from litestar import Litestar
-from litestar.exceptions import LitestarDeprecationWarning
 
 from gateway.app import create_app
 from tests.faults.misbehaving import MisbehavingUpstream
@@ -41,9 +39,7 @@ async def app(
     monkeypatch.setenv("TOLLHOUSE_HOME", str(tmp_path / "home"))
     config = tmp_path / "config.toml"
     config.write_text(CONFIG.replace("{upstream}", upstream.base_url) + "\n[server]\nmax_body_mb = 0.001\n")
-    with warnings.catch_warnings():  # Litestar's newest wants path parameters declared as its older ones can't
-        warnings.simplefilter("ignore", LitestarDeprecationWarning)
-        application = create_app(config)
+    application = create_app(config)
     async with application.lifespan():
         yield application
 
