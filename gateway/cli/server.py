@@ -57,9 +57,7 @@ async def serve(app: Litestar, host: str, port: int, grace_s: float, on_ready: C
     if not serving.done():
         await asyncio.wait({serving}, timeout=_LAST_WORDS_S)
     if serving.done():
-        serving.result()
-    else:
-        serving.cancel()
+        serving.result()  # else it ends with the loop: cancelled here, it would trip over its own last callback
 
 
 async def _serve_until(
