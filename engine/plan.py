@@ -1,10 +1,11 @@
-"""What one step will run: the scheduler writes it, the runner carries it out. Knows no torch."""
+"""What one step will run, and what came of it: the border between scheduler and runner. Knows no torch."""
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
+from engine.errors import EngineError
 from engine.request import Request
-from engine.types import EngineInfo
+from engine.types import EngineInfo, TokenLogprobs
 
 
 @dataclass(slots=True, frozen=True)
@@ -22,12 +23,43 @@ class PlannedSequence:
 
 
 @dataclass(slots=True, frozen=True)
+class Transfer:
+    """Copy a whole block's KV: "copy" within the cache, "out" to host memory, "in" from there."""
+
+    kind: Literal["copy", "out", "in"]
+    source: int
+    target: int
+
+
+@dataclass(slots=True, frozen=True)
 class StepPlan:
+    """The transfers are carried out first, in their order; a plan may have nothing else."""
+
     sequences: list[PlannedSequence] = field(default_factory=list)
+    transfers: list[Transfer] = field(default_factory=list)
 
     @property
     def num_tokens(self) -> int:
         return sum(planned.num_tokens for planned in self.sequences)
+
+
+@dataclass(slots=True, frozen=True)
+class Sample:
+    token_id: int
+    logprobs: TokenLogprobs | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class StepResult:
+    """samples: one for each planned sequence with `samples`, in plan order; an error ends that request alone.
+
+    prompt_logprobs: for requests that want them, of the tokens after this step's rows, as far as they are the prompt's.
+    embeddings: of requests with `pooling` whose prompt this step has finished.
+    """
+
+    samples: list[Sample | EngineError] = field(default_factory=list)
+    prompt_logprobs: dict[Request, list[TokenLogprobs]] = field(default_factory=dict)
+    embeddings: dict[Request, tuple[float, ...]] = field(default_factory=dict)
 
 
 class TokenTable(Protocol):
@@ -72,6 +104,9 @@ class ModelRunner(Protocol):
     @property
     def block_size(self) -> int: ...
 
-    def run(self, plan: StepPlan) -> list[int]:
-        """One sampled token id for each planned sequence with `samples`, in plan order."""
+    @property
+    def num_host_blocks(self) -> int:
+        """Blocks of host memory that preempted sequences can be swapped out to."""
         ...
+
+    def run(self, plan: StepPlan) -> StepResult: ...
