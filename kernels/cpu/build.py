@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 REQUIRED_FLAGS = frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_bf16"})
-_FOLDER = Path(__file__).parent
+_FOLDER = Path(__file__).parent / "old"
 _OPTIONS = (
     *("-O3", "-std=c++17", "-fPIC", "-fopenmp", "-Wall", "-mavx2", "-mfma", "-mf16c"),
     *("-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512bf16"),

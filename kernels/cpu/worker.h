@@ -1,17 +1,28 @@
 // How a step's kernels share the cores. Every kernel is called by all workers at once and deals its items among them:
 //
-//     void some_kernel(const SomeArguments& arguments, const Step& step, Worker& worker) {
+//     extern "C" void some_kernel(const SomeArguments& arguments, const Step& step, Worker& worker) {
 //         worker.deal(step.num_rows, 4, [&](int first, int last) { ... rows first to last ... });
 //     }
 //
-// No OpenMP inside kernels: one parallel region spans a whole program (see program.cpp), which puts a barrier between two kernels.
+// No OpenMP inside kernels: the program (program.cpp) waits for all deals of a kernel before the next kernel begins.
+//
+// Nobody waits for a worker, only for items: one that the operating system holds up comes late, finds the deals closed
+// and runs through the kernels that the others have finished. Therefore
+// - all work and every write to shared memory is done inside deals; `index` is good for nothing but statistics;
+// - all workers make the same deals in the same order, MAX_DEALS a kernel at most;
+// - outside of deals, a kernel may read arguments and step, and of activations only what it then passes to `deal` as n
+//   (a late worker may read rubbish there; its deal is closed and takes no notice).
 #pragma once
+#include <immintrin.h>
+#include <sched.h>
+
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 
 // The rows of one step, generated tokens' first. positions, sequences [num_rows]; slots [num_rows] number tokens of the
-// cache; tables [number of sequences, table_width] block numbers.
+// cache; tables [number of sequences, table_width] block numbers. Programs without attention have none of these arrays.
 struct Step {
     int num_rows, num_generated;
     int table_width;
@@ -21,28 +32,49 @@ struct Step {
     const int32_t* tables;
 };
 
-class Team;
+static constexpr int MAX_DEALS = 8;
+
+// One deal of one kernel: the next item that nobody has taken, how many are done, and whether that is all of them.
+struct Deal {
+    std::atomic<int> next{0}, done{0}, closed{0};
+};
 
 class Worker {
   public:
     const int index, count;
 
-    Worker(Team& team, int index, int count) : index(index), count(count), team_(team) {}
+    Worker(int index, int count) : index(index), count(count) {}
 
-    // Until every worker has come here. Needed where a kernel reads what another worker wrote in the same kernel.
-    void barrier();
-
-    // f(first, last) on pieces of `grain` of the items 0..n, each taken by the worker that is free first. Whoever deals twice in
-    // one kernel puts a barrier between.
+    // f(first, last) on pieces of `grain` of the items 0..n, each taken by the worker that is free first. Two deals without a
+    // barrier between may run at the same time.
     template <class F>
     void deal(int n, int grain, F f) {
-        for (int first = take(grain); first < n; first = take(grain)) f(first, first + grain < n ? first + grain : n);
+        Deal& deal = *next_deal_++;
+        if (deal.closed.load(std::memory_order_acquire)) return;  // asked after n was read: if it isn't closed, n is valid
+        if (n <= 0) deal.closed.store(1, std::memory_order_release);
+        for (int first; (first = deal.next.fetch_add(grain, std::memory_order_relaxed)) < n;) {
+            const int last = std::min(first + grain, n);
+            f(first, last);
+            if (deal.done.fetch_add(last - first, std::memory_order_acq_rel) + last - first == n)
+                deal.closed.store(1, std::memory_order_release);
+        }
     }
 
-    // Memory of this worker alone, aligned to 64 bytes; valid until it asks again.
+    // Until all that was dealt so far is done. Needed where a kernel reads what an earlier deal of its own wrote.
+    void barrier() {
+        for (; awaited_ != next_deal_; ++awaited_)
+            for (int spins = 0; !awaited_->closed.load(std::memory_order_acquire); ++spins)
+                spins < SPINS ? _mm_pause() : (void)sched_yield();
+    }
+
+    // Memory of this thread alone, aligned to 64 bytes; valid until it asks again.
     void* scratch(size_t bytes);
 
+    // The next kernel deals from these MAX_DEALS on.
+    void begin(Deal* deals) { next_deal_ = awaited_ = deals; }
+
   private:
-    int take(int grain);  // the next undealt item
-    Team& team_;
+    static constexpr int SPINS = 400;  // of 20 to 50 ns: longer than most pieces; then others may have the core
+    Deal* next_deal_ = nullptr;
+    Deal* awaited_ = nullptr;
 };
