@@ -1,0 +1,193 @@
+"""Kernels called one by one, or recorded once and replayed in one call: the Python side of program.cpp. Knows no kernel.
+
+An operation asks for its result's memory (`empty`) and calls a kernel (`call`). That runs at once, unless a program is being
+recorded: then `empty` gives a tensor without memory (on torch's meta device), and `call` remembers. At the end every
+such tensor gets its place in one arena, which tensors share that don't live at the same time.
+"""
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from kernels.batch import TokenBatch
+from kernels.cpu.arena import Lifetime, place
+
+_ALIGNMENT = 64
+
+
+class Step(ctypes.Structure):
+    """Step of worker.h."""
+
+    _fields_ = [
+        ("num_rows", ctypes.c_int),
+        ("num_generated", ctypes.c_int),
+        ("table_width", ctypes.c_int),
+        ("positions", ctypes.c_void_p),
+        ("sequences", ctypes.c_void_p),
+        ("slots", ctypes.c_void_p),
+        ("tables", ctypes.c_void_p),
+    ]
+
+
+class _Operation(ctypes.Structure):
+    _fields_ = [("kernel", ctypes.c_void_p), ("arguments", ctypes.c_void_p)]
+
+
+Rows = TokenBatch | tuple[int, int]  # a step's rows: all about them, or just (num_rows, num_generated)
+
+
+def _step(rows: Rows) -> Step:
+    if isinstance(rows, tuple):
+        return Step(*rows)
+    return Step(
+        rows.num_rows,
+        rows.num_generated,
+        rows.block_tables.shape[1],
+        rows.positions.data_ptr(),
+        rows.sequences.data_ptr(),
+        rows.slots.data_ptr(),
+        rows.block_tables.data_ptr(),
+    )
+
+
+class _Call:
+    """One kernel's call; `values` by the names of its arguments' fields: tensors (or None) for pointers, structures or
+
+    arrays of them for pointers too, and numbers.
+    """
+
+    def __init__(self, kernel: int, arguments: type[ctypes.Structure], values: dict[str, Any]) -> None:
+        self._kernel = kernel
+        self._arguments = arguments
+        self._values = values  # kept: what pointers point to must live as long as the call
+        self.tensors = [value for value in values.values() if isinstance(value, torch.Tensor)]
+
+    def bind(self, address_of: Callable[[torch.Tensor], int]) -> _Operation:
+        def plain(value: Any) -> Any:
+            if isinstance(value, torch.Tensor):
+                return address_of(value)
+            return ctypes.addressof(value) if isinstance(value, ctypes.Structure | ctypes.Array) else value
+
+        self._bound = self._arguments(**{name: plain(value) for name, value in self._values.items()})
+        return _Operation(self._kernel, ctypes.addressof(self._bound))
+
+
+class Machine:
+    """Runs the kernels of one library. Used by one thread at a time."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
+        self._run = library.run_program
+        self._run.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_int]
+        self._run.restype = None
+        self._kernels: dict[str, int] = {}
+        self._recording: _Recording | None = None
+
+    def empty(self, num_rows: int, columns: int, dtype: torch.dtype) -> torch.Tensor:
+        """Memory [num_rows, columns] for a result, or for what a kernel keeps during its call."""
+        if self._recording is None:
+            return torch.empty(num_rows, columns, dtype=dtype)
+        return self._recording.empty(num_rows, columns, dtype)
+
+    def call(self, kernel: str, arguments: type[ctypes.Structure], rows: Rows, **values: Any) -> None:
+        """The kernel of this name over `rows`, with `values` for the fields of its `arguments`; see _Call."""
+        call = _Call(self._address(kernel), arguments, values)
+        if self._recording is not None:
+            self._recording.calls.append(call)
+        else:
+            operation = call.bind(torch.Tensor.data_ptr)
+            self.run(operation, 1, _step(rows))
+
+    def run(self, operations: ctypes.Structure | ctypes.Array[Any], count: int, step: Step) -> None:
+        self._run(ctypes.addressof(operations), count, ctypes.addressof(step), torch.get_num_threads())
+
+    def record(self, function: Callable[..., torch.Tensor], max_rows: int) -> "Program":
+        return Program(self, function, max_rows)
+
+    def trace(self, function: Callable[..., torch.Tensor], *arguments: Any) -> "_Recording":
+        assert self._recording is None, "a program records another"
+        self._recording = recording = _Recording(arguments[0])
+        try:
+            recording.result = function(*arguments)
+        finally:
+            self._recording = None
+        return recording
+
+    def _address(self, kernel: str) -> int:
+        if kernel not in self._kernels:
+            address = ctypes.cast(getattr(self._library, kernel), ctypes.c_void_p).value
+            assert address is not None
+            self._kernels[kernel] = address
+        return self._kernels[kernel]
+
+
+class _Recording:
+    """The calls of one function, and the tensors without memory that it made."""
+
+    def __init__(self, argument: torch.Tensor) -> None:
+        self.calls: list[_Call] = []
+        self.buffers = [argument]
+        self.result = argument
+
+    def empty(self, num_rows: int, columns: int, dtype: torch.dtype) -> torch.Tensor:
+        buffer = torch.empty(num_rows, columns, dtype=dtype, device="meta")
+        self.buffers.append(buffer)
+        return buffer
+
+    def lay_out(self) -> tuple[torch.Tensor, dict[int, int]]:
+        """The arena, and where in it each buffer begins, by the buffer's id."""
+        lifetimes = {id(buffer): Lifetime(buffer.nbytes) for buffer in self.buffers}
+        for now, call in enumerate(self.calls):
+            for tensor in call.tensors:
+                if tensor.device.type == "meta":
+                    assert id(tensor) in lifetimes, "a model may change activations by operations only"
+                    lifetimes[id(tensor)].extend(now)
+        assert id(self.result) in lifetimes, "the result is not an operation's"
+        lifetimes[id(self.buffers[0])].extend(0)
+        lifetimes[id(self.result)].extend(len(self.calls))
+        size, offsets = place(list(lifetimes.values()), _ALIGNMENT)
+        return torch.empty(size, dtype=torch.uint8), dict(zip(lifetimes, offsets, strict=True))
+
+
+class Program:
+    """A function over rows, recorded when it is first called, for up to max_rows rows.
+
+    Called with a tensor of one row a token; then a TokenBatch or num_generated, which may differ from call to call; then
+    whatever stays the same. The result is valid until the next call.
+    """
+
+    def __init__(self, machine: Machine, function: Callable[..., torch.Tensor], max_rows: int) -> None:
+        self._machine = machine
+        self._function = function
+        self._max_rows = max_rows
+        self._constants: tuple[Any, ...] | None = None
+
+    def __call__(self, x: torch.Tensor, rows: TokenBatch | int, *constants: Any) -> torch.Tensor:
+        if self._constants is None:
+            self._record(x, rows, constants)
+        num_rows = len(x)
+        assert num_rows <= self._max_rows
+        assert all(mine is given for mine, given in zip(self._constants or (), constants, strict=True))
+        step = _step((num_rows, rows) if isinstance(rows, int) else rows)
+        self._argument[:num_rows].copy_(x)
+        self._machine.run(self._operations, len(self._operations), step)
+        return self._result[:num_rows]
+
+    def _record(self, x: torch.Tensor, rows: TokenBatch | int, constants: tuple[Any, ...]) -> None:
+        argument = torch.empty(self._max_rows, *x.shape[1:], dtype=x.dtype, device="meta")
+        recording = self._machine.trace(self._function, argument, rows, *constants)
+        arena, offsets = recording.lay_out()
+
+        def address_of(tensor: torch.Tensor) -> int:
+            return arena.data_ptr() + offsets[id(tensor)] if id(tensor) in offsets else tensor.data_ptr()
+
+        def view(buffer: torch.Tensor) -> torch.Tensor:
+            first = offsets[id(buffer)]
+            return arena[first : first + buffer.nbytes].view(buffer.dtype).view(buffer.shape)
+
+        self._calls = recording.calls
+        self._operations = (_Operation * len(self._calls))(*(call.bind(address_of) for call in self._calls))
+        self._argument, self._result = view(argument), view(recording.result)
+        self._constants = constants
