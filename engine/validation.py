@@ -4,6 +4,7 @@ import math
 import secrets
 from array import array
 from collections.abc import Sequence
+from typing import TypeGuard
 
 import msgspec
 
@@ -11,6 +12,10 @@ from engine.errors import InvalidRequest, PromptTooLong
 from engine.types import EngineOptions, GenerationRequest, SamplingParams
 
 MAX_TEMPERATURE = 2.0
+MAX_PENALTY = 2.0  # of frequency and presence, to either side: OpenAI's range
+MAX_REPETITION_PENALTY = 100.0  # or its inverse: far beyond use, and far from overflow
+MAX_LOGIT_BIAS = 100.0  # to either side: OpenAI's range
+MAX_LOGPROBS = 20  # most likely tokens an answer's token may come with: OpenAI's limit
 SEED_BITS = 63  # of the seeds that are drawn for requests without one
 
 
@@ -61,6 +66,7 @@ def normalised(sampling: SamplingParams, vocab_size: int) -> SamplingParams:
         temperature=0.0 if sampling.top_p == 0 else float(sampling.temperature),
         top_p=1.0 if sampling.top_p == 0 else float(sampling.top_p),
         top_k=0 if sampling.top_k == -1 else min(sampling.top_k, vocab_size),
+        logit_bias={token_id: float(bias) for token_id, bias in sampling.logit_bias.items() if bias},
         seed=secrets.randbits(SEED_BITS) if sampling.seed is None else sampling.seed,
         stop=tuple(sampling.stop),
         stop_token_ids=tuple(sampling.stop_token_ids),
@@ -71,10 +77,17 @@ def check_sampling(sampling: SamplingParams, vocab_size: int) -> None:
     """Raises InvalidRequest whose `param` names the field at fault."""
     if sampling.max_tokens is not None and not (_is_int(sampling.max_tokens) and sampling.max_tokens >= 0):
         raise InvalidRequest(f"max_tokens must be an integer of at least 0, not {sampling.max_tokens!r}", "max_tokens")
-    _check_range(sampling.temperature, MAX_TEMPERATURE, "temperature")
-    _check_range(sampling.top_p, 1.0, "top_p")
+    _check_range(sampling.temperature, 0.0, MAX_TEMPERATURE, "temperature")
+    _check_range(sampling.top_p, 0.0, 1.0, "top_p")
+    _check_range(sampling.min_p, 0.0, 1.0, "min_p")
+    _check_range(sampling.frequency_penalty, -MAX_PENALTY, MAX_PENALTY, "frequency_penalty")
+    _check_range(sampling.presence_penalty, -MAX_PENALTY, MAX_PENALTY, "presence_penalty")
+    _check_range(sampling.repetition_penalty, 1 / MAX_REPETITION_PENALTY, MAX_REPETITION_PENALTY, "repetition_penalty")
+    _check_logit_bias(sampling.logit_bias, vocab_size)
     if not (_is_int(sampling.top_k) and sampling.top_k >= -1):
         raise InvalidRequest(f"top_k must be an integer of at least -1, not {sampling.top_k!r}", "top_k")
+    for name in ("logprobs", "prompt_logprobs"):
+        _check_num_logprobs(getattr(sampling, name), name)
     if sampling.seed is not None and not (_is_int(sampling.seed) and -(2**63) <= sampling.seed < 2**64):
         raise InvalidRequest(f"seed must be an integer of at most 64 bits, not {sampling.seed!r}", "seed")
     if isinstance(sampling.stop, str) or not all(isinstance(stop, str) and stop for stop in sampling.stop):
@@ -82,10 +95,24 @@ def check_sampling(sampling: SamplingParams, vocab_size: int) -> None:
     _check_token_ids(sampling.stop_token_ids, vocab_size, "stop_token_ids")
 
 
-def _check_range(value: object, maximum: float, param: str) -> None:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not (is_number and 0 <= value <= maximum):  # type: ignore[operator]
-        raise InvalidRequest(f"{param} must be a number from 0 to {maximum:g}, not {value!r}", param)
+def _check_range(value: object, minimum: float, maximum: float, param: str) -> None:
+    if not (_is_number(value) and minimum <= value <= maximum):  # NaN compares false
+        raise InvalidRequest(f"{param} must be a number from {minimum:g} to {maximum:g}, not {value!r}", param)
+
+
+def _check_logit_bias(logit_bias: object, vocab_size: int) -> None:
+    if not isinstance(logit_bias, dict):
+        raise InvalidRequest("logit_bias must map token ids to numbers", "logit_bias")
+    if not all(_is_int(token_id) for token_id in logit_bias):
+        raise InvalidRequest("logit_bias must map token ids to numbers: its keys are integers", "logit_bias")
+    _check_token_ids(tuple(logit_bias), vocab_size, "logit_bias")
+    for bias in logit_bias.values():
+        _check_range(bias, -MAX_LOGIT_BIAS, MAX_LOGIT_BIAS, "logit_bias")
+
+
+def _check_num_logprobs(value: object, param: str) -> None:
+    if value is not None and not (_is_int(value) and 0 <= value <= MAX_LOGPROBS):
+        raise InvalidRequest(f"{param} must be an integer from 0 to {MAX_LOGPROBS}, not {value!r}", param)
 
 
 def _check_token_ids(token_ids: Sequence[int], vocab_size: int, param: str) -> None:
@@ -97,5 +124,9 @@ def _check_token_ids(token_ids: Sequence[int], vocab_size: int, param: str) -> N
         raise InvalidRequest(f"{param} holds {largest}, but this model's largest token id is {vocab_size - 1}", param)
 
 
-def _is_int(value: object) -> bool:
+def _is_int(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

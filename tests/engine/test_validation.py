@@ -21,6 +21,14 @@ def check(prompt: Any = (1, 2), bos_id: int | None = None, **sampling: Any) -> G
     [
         *(("temperature", value) for value in (math.nan, math.inf, -0.1, 2.1, "1", None, True)),
         *(("top_p", value) for value in (math.nan, -0.1, 1.1, -math.inf, "0.5", None)),
+        *(("min_p", value) for value in (math.nan, -0.1, 1.1, "0", None)),
+        *(("frequency_penalty", value) for value in (math.nan, -2.1, 2.1, math.inf, None)),
+        *(("presence_penalty", value) for value in (math.nan, -2.1, 2.1, "1", True)),
+        *(("repetition_penalty", value) for value in (math.nan, 0, -1.0, math.inf, None)),
+        *(("logit_bias", value) for value in ({100: 1.0}, {-1: 1.0}, {"5": 1.0}, {5: 100.5}, {5: -101}, {True: 1.0})),
+        *(("logit_bias", value) for value in ({5: math.nan}, {5: math.inf}, {5: "1"}, None, [5])),
+        *(("logprobs", value) for value in (-1, 21, 1.0, True)),
+        *(("prompt_logprobs", value) for value in (-1, 21, "5")),
         *(("top_k", value) for value in (-2, 1.5, None, True)),
         *(("max_tokens", value) for value in (-1, 1.0, "3", False)),
         *(("seed", value) for value in (1.5, "x", 2**64, -(2**63) - 1)),
@@ -73,6 +81,14 @@ def test_top_p_zero_means_greedy_and_never_everything() -> None:
 
 def test_top_k_has_one_form_for_off_and_is_clipped_to_the_vocabulary() -> None:
     assert [normalised(SamplingParams(top_k=k), 100).top_k for k in (-1, 0, 5, 1000)] == [0, 0, 5, 100]
+
+
+def test_the_borders_of_every_range_are_allowed() -> None:
+    edges = SamplingParams(
+        min_p=1.0, frequency_penalty=-2, presence_penalty=2, repetition_penalty=0.01, logprobs=20, prompt_logprobs=0
+    )
+    assert normalised(edges, 100).logprobs == 20
+    assert normalised(SamplingParams(logit_bias={99: -100, 0: 100, 5: 0}), 100).logit_bias == {99: -100.0, 0: 100.0}
 
 
 def test_a_request_without_a_seed_gets_one_of_its_own() -> None:
