@@ -1,8 +1,8 @@
-"""Kernels called one by one, or recorded once and replayed in one call: the Python side of program.cpp. Knows no kernel.
+"""Kernels called one by one, or recorded once and replayed in one call: the Python side of program.cpp.
 
-An operation asks for its result's memory (`empty`) and calls a kernel (`call`). That runs at once, unless a program is being
-recorded: then `empty` gives a tensor without memory (on torch's meta device), and `call` remembers. At the end every
-such tensor gets its place in one arena, which tensors share that don't live at the same time.
+An operation asks for its result's memory (`empty`) and calls a kernel (`call`). That runs at once, unless a program is
+being recorded: then `empty` gives a tensor without memory (on torch's meta device), and `call` remembers. At the end
+every such tensor gets its place in one arena, which tensors share that don't live at the same time. Knows no kernel.
 """
 
 import ctypes
@@ -154,8 +154,8 @@ class _Recording:
 class Program:
     """A function over rows, recorded when it is first called, for up to max_rows rows.
 
-    Called with a tensor of one row a token; then a TokenBatch or num_generated, which may differ from call to call; then
-    whatever stays the same. The result is valid until the next call.
+    Called with a tensor of one row a token; then a TokenBatch or num_generated, which may differ from call to call;
+    then whatever stays the same. The result is valid until the next call.
     """
 
     def __init__(self, machine: Machine, function: Callable[..., torch.Tensor], max_rows: int) -> None:
