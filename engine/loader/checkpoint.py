@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import torch
 
     from engine.tokenizer import Tokenizer
+    from kernels.matrix import Matrix
 
 _REMEDY = "it is damaged or incomplete: download it again"
 
@@ -26,6 +27,10 @@ class Weights(Protocol):
 
     def get(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
         """The tensor as stored, or float32 where it was quantised. ModelLoadError when absent or of another shape."""
+        ...
+
+    def matrix(self, name: str, shape: tuple[int, int]) -> Matrix:
+        """A linear layer's weight, quantised as stored. ModelLoadError when absent or of another shape."""
         ...
 
 

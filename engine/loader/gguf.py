@@ -8,10 +8,11 @@ import torch
 
 from engine.errors import ModelLoadError
 from engine.loader.checkpoint import Checkpoint, expect_shape, refusing_damage
-from engine.loader.dequantise import dequantise
-from engine.loader.gguf_file import REMEDY, GGUFFile
+from engine.loader.dequantise import dequantise, matrix
+from engine.loader.gguf_file import REMEDY, GGUFFile, GGUFTensor
 from engine.models.config import ModelConfig, RopeScaling
 from engine.tokenizer import Tokenizer
+from kernels.matrix import Matrix, take_rows
 
 # Hugging Face's name inside a layer -> GGUF's
 _LAYER_NAMES = {
@@ -110,7 +111,7 @@ def _rope_scaling(file: GGUFFile, architecture: str, figures: _Figures) -> RopeS
 
 
 class GGUFWeights:
-    """Implements `Weights`. Q and K rows come back in Hugging Face's order (see `unpermute`)."""
+    """Implements `Weights`. Q and K rows come back in Hugging Face's order (see `rotary_row_order`)."""
 
     def __init__(self, file: GGUFFile, config: ModelConfig) -> None:
         self._file = file
@@ -120,16 +121,27 @@ class GGUFWeights:
         return isinstance(name, str) and self._gguf_name(name) in self._file.tensors
 
     def get(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
+        weight, order = dequantise(self._stored(name, shape)), self._row_order(name, shape)
+        return weight if order is None else weight[order]
+
+    def matrix(self, name: str, shape: tuple[int, int]) -> Matrix:
+        weight, order = matrix(self._stored(name, shape)), self._row_order(name, shape)
+        return weight if order is None else take_rows(weight, order)
+
+    def _stored(self, name: str, shape: tuple[int, ...]) -> GGUFTensor:
         stored = self._file.tensors.get(self._gguf_name(name))
         if stored is None:
             raise ModelLoadError(f"{self._file.path}: tensor {self._gguf_name(name)} is missing; {REMEDY}")
         expect_shape(stored.name, stored.shape, shape)
-        weight = dequantise(stored)
+        return stored
+
+    def _row_order(self, name: str, shape: tuple[int, ...]) -> torch.Tensor | None:
+        """Where to find the rows that llama.cpp keeps in its own order; None if it keeps them as they are."""
         if name.endswith("q_proj.weight"):
-            return unpermute(weight, self._config.num_heads)
+            return rotary_row_order(shape[0], self._config.num_heads)
         if name.endswith("k_proj.weight"):
-            return unpermute(weight, self._config.num_kv_heads)
-        return weight
+            return rotary_row_order(shape[0], self._config.num_kv_heads)
+        return None
 
     @staticmethod
     def _gguf_name(name: str) -> str:
@@ -138,11 +150,10 @@ class GGUFWeights:
         return _TOP_NAMES.get(name, name)
 
 
-def unpermute(weight: torch.Tensor, num_heads: int) -> torch.Tensor:
-    """Undo convert_hf_to_gguf.py's reordering of Q and K rows, [num_heads * head_dim, hidden].
+def rotary_row_order(num_rows: int, num_heads: int) -> torch.Tensor:
+    """[num_rows] int64: the index that undoes convert_hf_to_gguf.py's reordering of Q and K rows.
 
     llama.cpp rotates neighbours (0, 1), (2, 3), ...; Hugging Face rotates halves (0, d/2), (1, d/2 + 1), ...
     Inside each head the converter interleaved the two halves; here they are parted again.
     """
-    rows, columns = weight.shape
-    return weight.view(num_heads, rows // num_heads // 2, 2, columns).transpose(1, 2).reshape(rows, columns)
+    return torch.arange(num_rows).view(num_heads, -1, 2).transpose(1, 2).reshape(-1)

@@ -43,7 +43,8 @@ class GGUFFile:
         if path.stat().st_size < 24:
             raise ModelLoadError(f"{path}: shorter than a GGUF header; {REMEDY}")
         with path.open("rb") as file:
-            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            # A private map: what reads it as tensors may want to be able to write. Nothing does.
+            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
         self._offset = 0
         try:
             self._read()

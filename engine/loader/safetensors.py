@@ -11,6 +11,7 @@ from engine.errors import ModelLoadError
 from engine.loader.checkpoint import Checkpoint, expect_shape, refusing_damage
 from engine.models.config import ModelConfig, RopeScaling
 from engine.tokenizer import Tokenizer
+from kernels.matrix import Matrix
 
 REMEDY = "the folder is damaged or incomplete: download it again"
 
@@ -138,3 +139,6 @@ class SafetensorsWeights:
                 f"tensor {name} is {weight.dtype}; only float weights can be read from safetensors yet"
             )
         return weight
+
+    def matrix(self, name: str, shape: tuple[int, int]) -> Matrix:
+        return self.get(name, shape)

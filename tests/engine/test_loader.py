@@ -8,7 +8,6 @@ import gguf
 import numpy as np
 import pytest
 import torch
-from gguf.constants import GGMLQuantizationType as Kind
 from gguf.constants import GGUFValueType
 from safetensors.torch import save_file
 from steps import make_request, whole
@@ -17,9 +16,8 @@ from tokenizers import decoders, models, pre_tokenizers
 
 from engine.errors import ModelLoadError
 from engine.loader.checkpoint import load_checkpoint
-from engine.loader.dequantise import dequantise
-from engine.loader.gguf import unpermute
-from engine.loader.gguf_file import GGUFFile, GGUFTensor
+from engine.loader.gguf import rotary_row_order
+from engine.loader.gguf_file import GGUFFile
 from engine.plan import StepPlan
 from engine.runner import Runner
 from engine.tokenizer import byte_alphabet
@@ -158,8 +156,7 @@ def test_rows_of_q_and_k_are_put_back(tmp_path: Path, weights: dict[str, torch.T
     for name in ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.down_proj"):
         full = f"model.layers.1.{name}.weight"
         assert torch.equal(checkpoint.weights.get(full, tuple(weights[full].shape)), weights[full])
-    rows = torch.arange(16.0)[:, None]
-    assert unpermute(rows, 2)[:8, 0].tolist() == [0, 2, 4, 6, 1, 3, 5, 7]
+    assert rotary_row_order(16, 2)[:8].tolist() == [0, 2, 4, 6, 1, 3, 5, 7]
 
 
 def test_a_head_of_its_own_replaces_the_embedding(tmp_path: Path, weights: dict[str, torch.Tensor]) -> None:
@@ -168,25 +165,6 @@ def test_a_head_of_its_own_replaces_the_embedding(tmp_path: Path, weights: dict[
     untied = runner_of(write_gguf(tmp_path / "b.gguf", weights, head))
     assert torch.equal(logits_of(untied, [5, 6, 7]), logits_of(tied, [5, 6, 7]).roll(1))
     assert untied.info.num_parameters - tied.info.num_parameters == len(VOCABULARY) * HIDDEN
-
-
-@pytest.mark.parametrize("kind", [Kind.F16, Kind.BF16, Kind.Q4_0, Kind.Q4_1, Kind.Q5_0, Kind.Q5_1, Kind.Q8_0])
-def test_block_formats_are_read_as_the_format_says(kind: Kind) -> None:
-    values = np.random.default_rng(0).standard_normal((6, 64)).astype(np.float32)
-    blocks = gguf.quants.quantize(values, kind)
-    tensor = GGUFTensor("t", kind, (6, 64), np.ascontiguousarray(blocks).view(np.uint8).reshape(-1))
-    expected = gguf.quants.dequantize(blocks, kind)
-    assert torch.equal(dequantise(tensor).float(), torch.from_numpy(expected).view(6, 64).float())
-    assert np.abs(expected.reshape(6, 64) - values).max() < 0.4
-
-
-@pytest.mark.parametrize("kind", [Kind.Q2_K, Kind.Q3_K, Kind.Q4_K, Kind.Q5_K, Kind.Q6_K])
-def test_k_quants_are_read(kind: Kind) -> None:
-    block, size = gguf.GGML_QUANT_SIZES[kind]
-    raw = np.random.default_rng(0).integers(0, 60, size * 2, dtype=np.uint8)  # small bytes: no half is infinite
-    found = dequantise(GGUFTensor("t", kind, (2, block), raw))
-    assert found.shape == (2, block)
-    assert found.std() > 0
 
 
 @pytest.mark.parametrize(
@@ -263,7 +241,7 @@ def test_rope_scaling_is_read_or_refused(tmp_path: Path, weights: dict[str, torc
 
 def test_the_pulled_model_is_mapped_not_copied(smollm2_path: Path) -> None:
     file = GGUFFile(smollm2_path)
-    assert not any(tensor.data.flags.owndata or tensor.data.flags.writeable for tensor in file.tensors.values())
+    assert not any(tensor.data.flags.owndata for tensor in file.tensors.values())
     assert sum(tensor.data.nbytes for tensor in file.tensors.values()) > 90_000_000
 
 
@@ -358,5 +336,4 @@ def test_figures_that_no_config_may_have_are_refused(
 def test_a_context_longer_than_the_cache_takes_no_memory(tmp_path: Path, weights: dict[str, torch.Tensor]) -> None:
     runner = runner_of(write_gguf(tmp_path / "model.gguf", weights, llama__context_length=1 << 24))
     assert runner.info.context_length == 1 << 24
-    positions, _ = runner._model._rotary[0].shape  # type: ignore[attr-defined]
-    assert positions == runner.num_blocks * runner.block_size
+    assert runner._num_positions == runner.num_blocks * runner.block_size
