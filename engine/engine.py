@@ -15,7 +15,7 @@ import msgspec
 
 from engine.answer import Answer
 from engine.errors import EngineError, StepFailed, TemplateError
-from engine.plan import ModelRunner, StepPlan, TokenTable
+from engine.plan import ModelRunner, Sample, StepPlan, StepResult, TokenTable
 from engine.request import Request
 from engine.scheduler import Scheduler
 from engine.types import Delta, EngineInfo, EngineOptions, EngineStats, FinishReason, GenerationRequest
@@ -90,8 +90,8 @@ class Engine:
     def step(self) -> list[Output]:
         """Run one batch. Raises StepFailed if the runner fails: `fail_running` then clears the way for the others."""
         plan = self.scheduler.schedule()
-        token_ids = self._run(plan)
-        return list(self._postprocess(plan, token_ids))
+        result = self._run(plan)
+        return list(self._postprocess(plan, result))
 
     def fail_running(self, error: StepFailed) -> list[Output]:
         """End every running request with the error: the KV of the failed step can't be trusted. Waiting ones stay."""
@@ -121,21 +121,21 @@ class Engine:
         known = set(self.scheduler.running) | set(self.scheduler.waiting)
         assert known == set(self._answers), "the scheduler and the answers disagree about which requests are open"
 
-    def _run(self, plan: StepPlan) -> list[int]:
-        if not plan.sequences:
-            return []
+    def _run(self, plan: StepPlan) -> StepResult:
+        if not plan.sequences and not plan.transfers:
+            return StepResult()
         try:
-            token_ids = self._runner.run(plan)
+            result = self._runner.run(plan)
         except Exception as error:
             raise StepFailed(f"the model could not run a step: {type(error).__name__}: {error}") from error
         num_expected = sum(planned.samples for planned in plan.sequences)
-        if len(token_ids) != num_expected:
-            raise StepFailed(f"the model gave {len(token_ids)} tokens for {num_expected} sequences")
+        if len(result.samples) != num_expected:
+            raise StepFailed(f"the model gave {len(result.samples)} tokens for {num_expected} sequences")
         self._num_steps += 1
-        return token_ids
+        return result
 
-    def _postprocess(self, plan: StepPlan, token_ids: list[int]) -> Iterator[Output]:
-        tokens = iter(token_ids)
+    def _postprocess(self, plan: StepPlan, result: StepResult) -> Iterator[Output]:
+        samples = iter(result.samples)
         for planned in plan.sequences:
             request = planned.request
             if planned.start == request.num_cached and not request.num_generated and not request.num_preemptions:
@@ -143,7 +143,7 @@ class Engine:
                 self._num_cached_tokens += request.num_cached
             self.scheduler.advance(planned)
             try:
-                delta = self._answer(request, next(tokens) if planned.samples else None)
+                delta = self._answer(request, next(samples) if planned.samples else None)
             except Exception as error:  # one request's fault must not end the batch
                 self._release(request, "abort")
                 yield Output(request, error=EngineError(f"this answer failed: {type(error).__name__}: {error}"))
@@ -154,11 +154,13 @@ class Engine:
                 self._release(request, delta.finish_reason)
             yield Output(request, delta)
 
-    def _answer(self, request: Request, token_id: int | None) -> Delta | None:
-        if token_id is not None:
+    def _answer(self, request: Request, sample: Sample | EngineError | None) -> Delta | None:
+        if isinstance(sample, EngineError):
+            raise sample
+        if sample is not None:
             self._num_generated_tokens += 1
-            request.token_ids.append(token_id)
-            return self._answers[request].push(token_id)
+            request.token_ids.append(sample.token_id)
+            return self._answers[request].push(sample.token_id)
         if request.num_pending == 0:
             return self._answers[request].end_without_tokens()
         return None

@@ -7,7 +7,7 @@ import os
 import torch
 
 from kernels.cpu.build import KernelUnavailableError
-from kernels.operations import HeadShape, Operations
+from kernels.operations import ModelShape, Operations
 from kernels.reference import ReferenceOperations
 from kernels.self_test import SelfTestError, run_self_test
 
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 CHOICES = ("auto", "avx512", "reference")
 
 
-def choose_operations(device: torch.device, heads: HeadShape, hidden_size: int, intermediate_size: int) -> Operations:
+def choose_operations(device: torch.device, shape: ModelShape, *, bf16_copy: bool = True) -> Operations:
     """The fastest implementation that the device and the shapes allow and that passes its self-test.
 
     TOLLHOUSE_KERNELS = reference | avx512 overrides; raises ValueError for another word, and KernelUnavailableError
@@ -28,9 +28,9 @@ def choose_operations(device: torch.device, heads: HeadShape, hidden_size: int, 
         return ReferenceOperations(device)
     try:
         operations = _avx512()
-        if not operations.supports(heads, hidden_size, intermediate_size):
-            raise KernelUnavailableError(f"the kernels do not cover this model's shapes ({heads})")
-        run_self_test(operations, heads)
+        if not operations.supports(shape):
+            raise KernelUnavailableError(f"the kernels do not cover this model's shapes ({shape})")
+        run_self_test(operations, shape.heads)
     except (KernelUnavailableError, SelfTestError) as error:
         if wanted == "avx512":
             raise KernelUnavailableError(f"TOLLHOUSE_KERNELS=avx512: {error}") from error

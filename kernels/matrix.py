@@ -13,8 +13,8 @@ GROUP_SIZE = 32  # inputs that share a scale and a minimum; coarser formats repe
 class QuantisedMatrix:
     """[num_outputs, num_inputs]: weight = scale * code + minimum, for each group of GROUP_SIZE inputs.
 
-    codes [N, K] uint8, below 2 ** bits (4 or 8). scales, minimums [N, K / GROUP_SIZE] float32 or float16. Every group format
-    that files have is of this form: signed codes are shifted, and the shift goes into the minimum.
+    codes [N, K] uint8, below 2 ** bits (4 or 8). scales, minimums [N, K / GROUP_SIZE] float32 or float16. Every group
+    format that files have is of this form: signed codes are shifted, and the shift goes into the minimum.
     """
 
     bits: int

@@ -1,7 +1,7 @@
 """The operations a decoder-only transformer needs, as one interface with an implementation for each kind of machine.
 
-A model calls them in its `forward`; how that is carried out is the implementation's business (`compile`): one by one, or
-recorded once and replayed as a whole. So a forward may touch activations through operations only, and never look at
+A model calls them in its `forward`; how that is carried out is the implementation's business (`compile`): one by one,
+or recorded once and replayed as a whole. So a forward may touch activations through operations only, and never look at
 their values.
 """
 
@@ -50,9 +50,9 @@ class ModelShape:
 
 @dataclass(slots=True, frozen=True)
 class KVCache:
-    """Tensors whose first dimension is the block's number, one or more a layer; their further order is the
+    """Tensors [num_blocks, ...], one or more a layer, in an order of the implementation's own.
 
-    implementation's own. Copying `[block]` of each tensor copies all that a block holds.
+    Copying `[block]` of each tensor copies all that a block holds.
     """
 
     dtype: CacheDtype
@@ -65,9 +65,9 @@ class KVCache:
 
 @dataclass(slots=True, frozen=True)
 class RotaryTables:
-    """cos, sin [context, rotary_dim / 2] float32; halves of a head's first rotary_dim are rotated against each other
+    """cos, sin [context, rotary_dim / 2] float32. Su et al. 2021, arXiv:2104.09864.
 
-    (GPT-NeoX's order). Su et al. 2021, arXiv:2104.09864.
+    The halves of a head's first rotary_dim are rotated against each other (GPT-NeoX's order).
     """
 
     cos: torch.Tensor
@@ -85,9 +85,10 @@ class HeadNorms:
 
 @dataclass(slots=True, frozen=True)
 class AttentionRule:
-    """scale multiplies scores; `softcap` bounds them, cap * tanh(score / cap) (Gemma 2); `window`: a query sees that
+    """How scores become weights.
 
-    many tokens, itself included (Mistral's sliding window).
+    `scale` multiplies scores; `softcap` bounds them, cap * tanh(score / cap) (Gemma 2); a query sees `window` tokens,
+    itself included (Mistral's sliding window).
     """
 
     scale: float
@@ -107,8 +108,8 @@ class ExpertRule:
 class Operations(Protocol):
     """T rows, C hidden size, `dtype` of activations. On a CPU no row's result depends on the other rows.
 
-    The residual stream is float32 throughout. Inputs are contiguous; rows are never empty. A row's arithmetic may depend on
-    its role, prompt or generated (`TokenBatch.num_generated`), and on nothing else.
+    The residual stream is float32 throughout. Inputs are contiguous; rows are never empty. A row's arithmetic may
+    depend on its role, prompt or generated (`TokenBatch.num_generated`), and on nothing else.
     """
 
     name: str
@@ -144,7 +145,7 @@ class Operations(Protocol):
     def logits(
         self, x: torch.Tensor, weight: PackedWeight, num_generated: int, softcap: float | None = None
     ) -> torch.Tensor:
-        """x [R, K] in dtype, the first num_generated rows of generated tokens -> [R, N] float32; `softcap` bounds them."""
+        """x [R, K] in dtype, the first num_generated rows of generated tokens -> [R, N] float32 within `softcap`."""
         ...
 
     def add_rms_norm(
@@ -195,10 +196,7 @@ class Operations(Protocol):
         heads: HeadShape,
         norms: HeadNorms | None = None,
     ) -> None:
-        """Norm (if any) and rotate the queries of qkv [T, qkv_size] in place; the same of keys, which go into the cache
-
-        with the values.
-        """
+        """Norm (if asked) and rotate queries and keys of qkv [T, qkv_size], in place; store keys and values."""
         ...
 
     def paged_attention(

@@ -4,11 +4,25 @@ On a CPU everything is float32, and shapes are fixed so that no row's bits depen
 padded to a multiple of ROWS, attention over tiles that depend on positions alone.
 """
 
+from collections.abc import Callable, Sequence
+
 import torch
 from torch.nn import functional
 
 from kernels.batch import BLOCK_SIZE, TILE, TileGroup, TokenBatch
-from kernels.operations import HeadShape, KVCache, PackedWeight
+from kernels.matrix import Matrix, dense
+from kernels.operations import (
+    Activation,
+    AttentionRule,
+    CacheDtype,
+    ExpertRule,
+    HeadNorms,
+    HeadShape,
+    KVCache,
+    ModelShape,
+    PackedWeight,
+    RotaryTables,
+)
 
 ROWS = 8
 _MAX_GATHERED = 1 << 15  # keys of all tiles gathered at once: bounds the scratch memory
@@ -24,87 +38,158 @@ class ReferenceOperations:
         self.device = device
         self.dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
 
-    def supports(self, heads: HeadShape, hidden_size: int, intermediate_size: int) -> bool:
+    def supports(self, shape: ModelShape) -> bool:
         return True
 
-    def pack(self, weight: torch.Tensor) -> PackedWeight:
-        return PackedWeight(weight.to(self.device, self.dtype).contiguous(), *weight.shape)
+    def compile(self, function: Callable[..., torch.Tensor], *, max_rows: int) -> Callable[..., torch.Tensor]:
+        return function
 
-    def linear(self, x: torch.Tensor, weight: PackedWeight) -> torch.Tensor:
-        rows = len(x)
-        padded = functional.pad(x, (0, 0, 0, -rows % ROWS))
-        if weight.num_outputs <= _MAX_OUTPUTS:
-            return functional.linear(padded, weight.data)[:rows]
-        slices = [functional.linear(padded, part) for part in weight.data.split(_MAX_OUTPUTS)]
-        return torch.cat(slices, dim=1)[:rows]
+    def pack(self, parts: Sequence[Matrix], bias: torch.Tensor | None = None) -> PackedWeight:
+        weight = torch.cat([dense(part).to(self.device, self.dtype) for part in parts]).contiguous()
+        return PackedWeight((weight, None if bias is None else bias.to(self.device, self.dtype)), *weight.shape)
 
-    def logits(self, x: torch.Tensor, weight: PackedWeight) -> torch.Tensor:
-        return self.linear(x, weight).float()
+    def pack_embedding(self, matrix: Matrix) -> PackedWeight:
+        return PackedWeight(dense(matrix).to(self.device, self.dtype), *matrix.shape)
+
+    def embed(self, token_ids: torch.Tensor, table: PackedWeight, scale: float = 1.0) -> torch.Tensor:
+        rows: torch.Tensor = table.data[token_ids].float()
+        return rows * scale
+
+    def linear(self, x: torch.Tensor, weight: PackedWeight, batch: TokenBatch) -> torch.Tensor:
+        return _linear(x, *weight.data)
+
+    def logits(
+        self, x: torch.Tensor, weight: PackedWeight, num_generated: int, softcap: float | None = None
+    ) -> torch.Tensor:
+        logits = _linear(x, *weight.data).float()
+        return logits if softcap is None else softcap * torch.tanh(logits / softcap)
 
     def add_rms_norm(
         self, residual: torch.Tensor, update: torch.Tensor | None, weight: torch.Tensor, eps: float
     ) -> torch.Tensor:
         if update is not None:
             residual += update
-        # A row's mean must not depend on how many rows there are: torch splits a lone row's sum over threads.
-        squares = residual.square()
-        if residual.shape[1] % 2:
-            squares = functional.pad(squares, (0, 1))
-        squares = squares.view(len(residual), 2, -1).sum(-1)  # [T, 2]
-        scale = torch.rsqrt((squares[:, :1] + squares[:, 1:]) / residual.shape[1] + eps)
-        return (residual * scale * weight).to(self.dtype)
+        return self.rms_norm(residual, weight, eps)
 
-    def silu_mul(self, gate_up: torch.Tensor) -> torch.Tensor:
+    def rms_norm(self, x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+        return _rms_norm(x.float(), weight, eps).to(self.dtype)
+
+    def gated(self, gate_up: torch.Tensor, activation: Activation = "silu") -> torch.Tensor:
         gate, up = gate_up.chunk(2, dim=1)
-        return functional.silu(gate) * up
+        return _activated(gate, activation) * up
 
-    def new_cache(self, num_layers: int, num_blocks: int, heads: HeadShape) -> KVCache:
-        shape = (num_blocks, heads.num_kv_heads, BLOCK_SIZE * heads.head_dim)
-        keys, values = (
-            [torch.zeros(shape, dtype=self.dtype, device=self.device) for _ in range(num_layers)] for _ in range(2)
-        )
-        return KVCache(keys, values)
+    def pack_experts(self, gate_up: Sequence[tuple[Matrix, Matrix]], down: Sequence[Matrix]) -> PackedWeight:
+        experts = [(self.pack(pair), self.pack([each])) for pair, each in zip(gate_up, down, strict=True)]
+        return PackedWeight(experts, experts[0][1].num_outputs, experts[0][0].num_inputs)
+
+    def experts(
+        self, x: torch.Tensor, scores: torch.Tensor, weight: PackedWeight, rule: ExpertRule, batch: TokenBatch
+    ) -> torch.Tensor:
+        shares, chosen = torch.softmax(scores.float(), dim=1).topk(rule.top_k, dim=1)  # [T, top_k]
+        if rule.normalise:
+            shares = shares / shares.sum(dim=1, keepdim=True)
+        # Each token's experts one after another, in the order of their shares: its sum doesn't depend on other tokens.
+        parts = torch.zeros(len(x), rule.top_k, weight.num_outputs, device=x.device)
+        for index in sorted(set(chosen.flatten().tolist())):
+            gate_up, down = weight.data[index]
+            row, place = (chosen == index).nonzero(as_tuple=True)
+            hidden = self.gated(_linear(x[row], *gate_up.data), rule.activation)
+            parts[row, place] = _linear(hidden, *down.data).float() * shares[row, place, None]
+        out = parts[:, 0]
+        for place in range(1, rule.top_k):
+            out = out + parts[:, place]
+        return out.to(self.dtype)
+
+    def block_bytes(self, num_layers: int, heads: HeadShape, dtype: CacheDtype) -> int:
+        return 2 * num_layers * heads.num_kv_heads * heads.head_dim * BLOCK_SIZE * self.dtype.itemsize
+
+    def new_cache(self, num_layers: int, num_blocks: int, heads: HeadShape, dtype: CacheDtype = "auto") -> KVCache:
+        shape = (num_blocks, heads.num_kv_heads, BLOCK_SIZE, heads.head_dim)
+
+        def room() -> torch.Tensor:
+            return torch.zeros(shape, dtype=self.dtype, device=self.device)
+
+        return KVCache(dtype, [(room(), room()) for _ in range(num_layers)])
 
     def rope_and_store(
         self,
         qkv: torch.Tensor,
-        cos: torch.Tensor,
-        sin: torch.Tensor,
+        rotary: RotaryTables,
         batch: TokenBatch,
         cache: KVCache,
         layer: int,
         heads: HeadShape,
+        norms: HeadNorms | None = None,
     ) -> None:
         per_head = qkv.view(len(qkv), -1, heads.head_dim)  # [T, H + 2 KV, D]
-        rotated = per_head[:, : heads.num_heads + heads.num_kv_heads]
-        c, s = (table[batch.positions.long()][:, None] for table in (cos, sin))  # [T, 1, D/2]
-        low, high = rotated.float().chunk(2, dim=-1)
-        rotated.copy_(torch.cat([low * c - high * s, high * c + low * s], dim=-1))
-        block, offset = batch.slots // BLOCK_SIZE, batch.slots % BLOCK_SIZE
+        queries = per_head[:, : heads.num_heads]
         keys, values = per_head[:, heads.num_heads :].chunk(2, dim=1)  # [T, KV, D]
-        for kind, fresh in ((cache.keys[layer], keys), (cache.values[layer], values)):
-            kind.view(-1, heads.num_kv_heads, BLOCK_SIZE, heads.head_dim)[block, :, offset] = fresh
+        weights = (None, None) if norms is None else (norms.query, norms.key)
+        for part, weight in zip((queries, keys), weights, strict=True):
+            x = part.float()
+            if norms is not None and weight is not None:
+                x = _rms_norm(x.reshape(-1, heads.head_dim), weight, norms.eps).view(x.shape)
+            part.copy_(_rotated(x, *(table[batch.positions.long()][:, None] for table in (rotary.cos, rotary.sin))))
+        block, offset = batch.slots // BLOCK_SIZE, batch.slots % BLOCK_SIZE
+        for kind, fresh in zip(cache.layers[layer], (keys, values), strict=True):
+            kind[block, :, offset] = fresh
 
     def paged_attention(
-        self, qkv: torch.Tensor, batch: TokenBatch, cache: KVCache, layer: int, heads: HeadShape
+        self,
+        qkv: torch.Tensor,
+        batch: TokenBatch,
+        cache: KVCache,
+        layer: int,
+        heads: HeadShape,
+        rule: AttentionRule,
     ) -> torch.Tensor:
         width = heads.num_heads * heads.head_dim
         queries = functional.pad(qkv[:, :width], (0, 0, 0, 1))  # one more row, for the padding of tiles
         out = torch.empty_like(queries)
-        keys, values = (
-            kind.view(-1, heads.num_kv_heads, BLOCK_SIZE, heads.head_dim)
-            for kind in (cache.keys[layer], cache.values[layer])
-        )
+        keys, values = cache.layers[layer]
         for group in batch.tiles:
             at_once = max(1, _MAX_GATHERED // (group.blocks.shape[1] * BLOCK_SIZE))
             for part in range(0, len(group.rows), at_once):
                 tiles = group.part(part, part + at_once)
-                out[tiles.rows.flatten()] = _attend(queries, keys, values, tiles, heads)
+                out[tiles.rows.flatten()] = _attend(queries, keys, values, tiles, heads, rule)
         return out[:-1]
 
 
+def _linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    rows = len(x)
+    padded = functional.pad(x, (0, 0, 0, -rows % ROWS))
+    slices = [functional.linear(padded, part) for part in torch.split(weight, _MAX_OUTPUTS)]
+    y = (slices[0] if len(slices) == 1 else torch.cat(slices, dim=1))[:rows]
+    return y if bias is None else y + bias
+
+
+def _rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+    """A row's mean must not depend on how many rows there are: torch splits a lone row's sum over threads."""
+    squares = x.square()
+    if x.shape[1] % 2:
+        squares = functional.pad(squares, (0, 1))
+    squares = squares.view(len(x), 2, -1).sum(-1)  # [T, 2]
+    return x * torch.rsqrt((squares[:, :1] + squares[:, 1:]) / x.shape[1] + eps) * weight
+
+
+def _activated(x: torch.Tensor, activation: Activation) -> torch.Tensor:
+    return functional.silu(x) if activation == "silu" else functional.gelu(x, approximate="tanh")
+
+
+def _rotated(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    """x [T, heads, D] float32; cos, sin [T, 1, rotary_dim / 2]."""
+    rotary_dim = 2 * cos.shape[-1]
+    low, high = x[..., :rotary_dim].chunk(2, dim=-1)
+    return torch.cat([low * cos - high * sin, high * cos + low * sin, x[..., rotary_dim:]], dim=-1)
+
+
 def _attend(
-    queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, tiles: TileGroup, heads: HeadShape
+    queries: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    tiles: TileGroup,
+    heads: HeadShape,
+    rule: AttentionRule,
 ) -> torch.Tensor:
     """queries [T + 1, H * D] of some tiles -> [n * TILE, H * D]."""
     n, group_size = len(tiles.rows), heads.num_heads // heads.num_kv_heads
@@ -116,8 +201,13 @@ def _attend(
     )  # [n, KV, num_keys, D]
     # A key that isn't seen has weight 0, but what an earlier sequence left in its slot may be NaN, and 0 * NaN is NaN.
     v[:, :, -tiles.unwritten.shape[1] :].masked_fill_(tiles.unwritten[:, None, :, None], 0.0)
-    scores = q @ k.transpose(2, 3) * heads.head_dim**-0.5
-    hidden = torch.arange(k.shape[2], device=k.device) > tiles.last_key[:, :, None]  # [n, TILE, num_keys]
+    scores = q @ k.transpose(2, 3) * rule.scale
+    if rule.softcap is not None:
+        scores = rule.softcap * torch.tanh(scores / rule.softcap)
+    key = torch.arange(k.shape[2], device=k.device)
+    hidden = key > tiles.last_key[:, :, None]  # [n, TILE, num_keys]
+    if rule.window is not None:
+        hidden |= key <= tiles.last_key[:, :, None] - rule.window
     scores.masked_fill_(hidden.repeat_interleave(group_size, dim=1)[:, None], float("-inf"))
     out = torch.softmax(scores, dim=-1) @ v  # [n, KV, TILE * G, D]
     out = out.view(n, heads.num_kv_heads, TILE, group_size, heads.head_dim).permute(0, 2, 1, 3, 4)

@@ -3,7 +3,7 @@
 import torch
 
 from kernels.batch import SequenceRows, TokenBatch
-from kernels.operations import HeadShape, KVCache, Operations
+from kernels.operations import AttentionRule, HeadShape, KVCache, Operations, RotaryTables
 from kernels.reference import ReferenceOperations
 
 _TOLERANCE = 0.03  # of the largest value: bfloat16 has 8 bits, and sums of a few hundred products are compared
@@ -28,13 +28,14 @@ def run_self_test(operations: Operations, heads: HeadShape) -> None:
 
     rows, size = 13, 96
     x, matrix, norm = random(rows, size), random(80, size), random(size)
-    x16 = x.to(operations.dtype)
-    compare("linear", operations.linear(x16, operations.pack(matrix)), twin.linear(x, twin.pack(matrix)))
-    compare("logits", operations.logits(x16, operations.pack(matrix)), twin.logits(x, twin.pack(matrix)))
+    x16, batch = x.to(operations.dtype), TokenBatch([SequenceRows(0, rows, [0], rows)], operations.device)
+    found, wanted = (each.linear(y, each.pack([matrix]), batch) for each, y in ((operations, x16), (twin, x)))
+    compare("linear", found, wanted)
+    compare("logits", operations.logits(x16, operations.pack([matrix]), 0), twin.logits(x, twin.pack([matrix]), 0))
     compare(
         "add_rms_norm", operations.add_rms_norm(x.clone(), x16, norm, 1e-5), twin.add_rms_norm(2 * x, None, norm, 1e-5)
     )
-    compare("silu_mul", operations.silu_mul(x16), twin.silu_mul(x))
+    compare("gated", operations.gated(x16), twin.gated(x))
     found, wanted = (attention_of(each, heads, torch.Generator().manual_seed(1)) for each in (operations, twin))
     compare("rope_and_store and paged_attention", found, wanted)
 
@@ -48,10 +49,10 @@ def attention_of(operations: Operations, heads: HeadShape, generator: torch.Gene
     out = torch.empty(0)
     for step in steps:
         batch = TokenBatch(
-            [SequenceRows(start, count, ids) for (start, count), ids in zip(step, tables, strict=True)],
+            [SequenceRows(start, count, ids, 21) for (start, count), ids in zip(step, tables, strict=True)],
             operations.device,
         )
         qkv = torch.randn(batch.num_rows, heads.qkv_size, generator=generator).to(operations.dtype)
-        operations.rope_and_store(qkv, angles.cos(), angles.sin(), batch, cache, 0, heads)
-        out = operations.paged_attention(qkv, batch, cache, 0, heads)
+        operations.rope_and_store(qkv, RotaryTables(angles.cos(), angles.sin()), batch, cache, 0, heads)
+        out = operations.paged_attention(qkv, batch, cache, 0, heads, AttentionRule(heads.head_dim**-0.5))
     return out

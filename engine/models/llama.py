@@ -12,7 +12,8 @@ from engine.layers.rotary import rotary_tables
 from engine.loader.checkpoint import Weights
 from engine.models.config import ModelConfig
 from kernels.batch import TokenBatch
-from kernels.operations import HeadShape, KVCache, Operations
+from kernels.matrix import Matrix
+from kernels.operations import AttentionRule, HeadShape, KVCache, Operations, RotaryTables
 
 
 class LlamaModel:
@@ -24,77 +25,71 @@ class LlamaModel:
         self._operations = operations
         self._eps = config.rms_norm_eps
         device, hidden = operations.device, config.hidden_size
-        embedding = weights.get("model.embed_tokens.weight", (config.vocab_size, hidden))
+        embedding = weights.matrix("model.embed_tokens.weight", (config.vocab_size, hidden))
         tied = "lm_head.weight" not in weights
-        self._embedding = embedding.to(device, operations.dtype)
+        self._embedding = operations.pack_embedding(embedding)
         self._head = operations.pack(
-            self._embedding if tied else weights.get("lm_head.weight", (config.vocab_size, hidden))
+            [embedding if tied else weights.matrix("lm_head.weight", (config.vocab_size, hidden))]
         )
-        self._layers = [LlamaLayer(config, weights, operations, index) for index in range(config.num_layers)]
-        self._norm = _norm(weights, "model.norm.weight", hidden, device)
         factors = weights.get("rope_factors", (config.head_dim // 2,)) if "rope_factors" in weights else None
         cos, sin = rotary_tables(config.head_dim, config.rope_theta, context_length, config.rope_scaling, factors)
-        self._rotary = cos.to(device), sin.to(device)
+        rotary = RotaryTables(cos.to(device), sin.to(device))
+        self._layers = [LlamaLayer(config, weights, operations, index, rotary) for index in range(config.num_layers)]
+        self._norm = _norm(weights, "model.norm.weight", hidden, device)
         per_layer = hidden * (self.heads.qkv_size + config.num_heads * config.head_dim + 3 * config.intermediate_size)
         self.num_parameters = (
-            embedding.numel() * (1 if tied else 2) + hidden + config.num_layers * (per_layer + 2 * hidden)
+            config.vocab_size * hidden * (1 if tied else 2) + hidden + config.num_layers * (per_layer + 2 * hidden)
         )
 
-    def forward(
-        self, token_ids: torch.Tensor, sampled_rows: torch.Tensor, batch: TokenBatch, cache: KVCache
-    ) -> torch.Tensor:
-        """token_ids [T] int64 -> logits [R, vocab] float32 of the R rows that choose a token."""
-        operations = self._operations
-        residual = self._embedding[token_ids].float()  # [T, hidden]
+    def forward(self, token_ids: torch.Tensor, batch: TokenBatch, cache: KVCache) -> torch.Tensor:
+        """token_ids [T] int64 -> [T, hidden] in the operations' dtype, after the last norm."""
+        residual = self._operations.embed(token_ids, self._embedding)  # [T, hidden] float32
         update = None
         for layer in self._layers:
-            update = layer(residual, update, self._rotary, batch, cache)
-        if not len(sampled_rows):
-            return residual.new_empty(0, self._head.num_outputs)
-        assert update is not None
-        last = operations.add_rms_norm(residual[sampled_rows], update[sampled_rows], self._norm, self._eps)
-        return operations.logits(last, self._head)
+            update = layer(residual, update, batch, cache)
+        return self._operations.add_rms_norm(residual, update, self._norm, self._eps)
+
+    def logits(self, x: torch.Tensor, num_generated: int) -> torch.Tensor:
+        """Rows of `forward`'s result [R, hidden], those of generated tokens first -> [R, vocab] float32."""
+        return self._operations.logits(x, self._head, num_generated)
 
 
 class LlamaLayer:
     """Pre-norm attention and feed-forward. What a layer adds to the residual is added by the next norm, in one pass."""
 
-    def __init__(self, config: ModelConfig, weights: Weights, operations: Operations, index: int) -> None:
+    def __init__(
+        self, config: ModelConfig, weights: Weights, operations: Operations, index: int, rotary: RotaryTables
+    ) -> None:
         hidden, heads = config.hidden_size, HeadShape(config.num_heads, config.num_kv_heads, config.head_dim)
         prefix = f"model.layers.{index}."
 
-        def weight(name: str, rows: int, columns: int) -> torch.Tensor:
-            return weights.get(f"{prefix}{name}.weight", (rows, columns))
+        def weight(name: str, rows: int, columns: int) -> Matrix:
+            return weights.matrix(f"{prefix}{name}.weight", (rows, columns))
 
         q_size, kv_size = heads.num_heads * heads.head_dim, heads.num_kv_heads * heads.head_dim
         q = weight("self_attn.q_proj", q_size, hidden)
         k = weight("self_attn.k_proj", kv_size, hidden)
         v = weight("self_attn.v_proj", kv_size, hidden)
         output = weight("self_attn.o_proj", hidden, q_size)
+        gate = weight("mlp.gate_proj", config.intermediate_size, hidden)
+        up = weight("mlp.up_proj", config.intermediate_size, hidden)
+        down = weight("mlp.down_proj", hidden, config.intermediate_size)
         self._operations = operations
         self._eps = config.rms_norm_eps
-        self._attention = Attention(operations, index, heads, torch.cat([q, k, v]), output)
-        self._mlp = GatedMLP(
-            operations,
-            weight("mlp.gate_proj", config.intermediate_size, hidden),
-            weight("mlp.up_proj", config.intermediate_size, hidden),
-            weight("mlp.down_proj", hidden, config.intermediate_size),
-        )
+        rule = AttentionRule(scale=config.head_dim**-0.5)
+        qkv = operations.pack([q, k, v])
+        self._attention = Attention(operations, index, heads, qkv, operations.pack([output]), rotary, rule)
+        self._mlp = GatedMLP(operations, operations.pack([gate, up]), operations.pack([down]))
         self._attention_norm = _norm(weights, f"{prefix}input_layernorm.weight", hidden, operations.device)
         self._mlp_norm = _norm(weights, f"{prefix}post_attention_layernorm.weight", hidden, operations.device)
 
     def __call__(
-        self,
-        residual: torch.Tensor,
-        update: torch.Tensor | None,
-        rotary: tuple[torch.Tensor, torch.Tensor],
-        batch: TokenBatch,
-        cache: KVCache,
+        self, residual: torch.Tensor, update: torch.Tensor | None, batch: TokenBatch, cache: KVCache
     ) -> torch.Tensor:
         """residual [T, hidden] float32 takes in `update` and the attention's; returns the MLP's update."""
         norm = self._operations.add_rms_norm
-        attended = self._attention(norm(residual, update, self._attention_norm, self._eps), rotary, batch, cache)
-        return self._mlp(norm(residual, attended, self._mlp_norm, self._eps))
+        attended = self._attention(norm(residual, update, self._attention_norm, self._eps), batch, cache)
+        return self._mlp(norm(residual, attended, self._mlp_norm, self._eps), batch)
 
 
 def _refuse_what_is_not_here(config: ModelConfig) -> None:

@@ -16,10 +16,12 @@ class Model(Protocol):
     heads: HeadShape
     num_parameters: int
 
-    def forward(
-        self, token_ids: torch.Tensor, sampled_rows: torch.Tensor, batch: TokenBatch, cache: KVCache
-    ) -> torch.Tensor:
-        """token_ids [T] int64, sampled_rows [R] int64 -> logits [R, vocab] float32."""
+    def forward(self, token_ids: torch.Tensor, batch: TokenBatch, cache: KVCache) -> torch.Tensor:
+        """token_ids [T] int64 -> hidden states after the last norm, [T, hidden] in the operations' dtype."""
+        ...
+
+    def logits(self, x: torch.Tensor, num_generated: int) -> torch.Tensor:
+        """Hidden states [R, hidden], the first num_generated of generated tokens -> [R, vocab] float32."""
         ...
 
 

@@ -1,13 +1,25 @@
 """Operations in bfloat16 over the C++ kernels of this folder: weights packed once, no row depends on another."""
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 
 from kernels.batch import BLOCK_SIZE, TokenBatch
-from kernels.cpu.build import load_library
-from kernels.operations import HeadShape, KVCache, PackedWeight
+from kernels.cpu.old.build import load_library
+from kernels.matrix import Matrix, dense
+from kernels.operations import (
+    Activation,
+    AttentionRule,
+    CacheDtype,
+    ExpertRule,
+    HeadNorms,
+    HeadShape,
+    KVCache,
+    ModelShape,
+    PackedWeight,
+    RotaryTables,
+)
 
 _PANEL = 32
 _HEAD_DIMS = (32, 64, 96, 128)
@@ -35,19 +47,35 @@ class Avx512Operations:
             function.argtypes = [pointer] * num_pointers + rest
             function.restype = None
 
-    def supports(self, heads: HeadShape, hidden_size: int, intermediate_size: int) -> bool:
-        return heads.head_dim in _HEAD_DIMS and hidden_size % 16 == 0 and intermediate_size % 16 == 0
+    def supports(self, shape: ModelShape) -> bool:
+        fits = shape.hidden_size % 16 == 0 and shape.intermediate_size % 16 == 0
+        return shape.heads.head_dim in _HEAD_DIMS and fits
 
-    def pack(self, weight: torch.Tensor) -> PackedWeight:
+    def compile(self, function: Callable[..., torch.Tensor], *, max_rows: int) -> Callable[..., torch.Tensor]:
+        return function
+
+    def pack(self, parts: Sequence[Matrix], bias: torch.Tensor | None = None) -> PackedWeight:
+        assert bias is None
+        weight = torch.cat([dense(part).to(torch.bfloat16) for part in parts])
         outputs, inputs = weight.shape
-        rows = torch.nn.functional.pad(weight.to(torch.bfloat16), (0, 0, 0, -outputs % _PANEL)).contiguous()
+        rows = torch.nn.functional.pad(weight, (0, 0, 0, -outputs % _PANEL)).contiguous()
         pairs = rows.view(torch.int32).view(-1, _PANEL, inputs // 2)  # two neighbours along the inputs move together
         return PackedWeight(pairs.transpose(1, 2).contiguous(), outputs, inputs)
 
-    def linear(self, x: torch.Tensor, weight: PackedWeight) -> torch.Tensor:
+    def pack_embedding(self, matrix: Matrix) -> PackedWeight:
+        return PackedWeight(dense(matrix).to(torch.bfloat16), *matrix.shape)
+
+    def embed(self, token_ids: torch.Tensor, table: PackedWeight, scale: float = 1.0) -> torch.Tensor:
+        rows: torch.Tensor = table.data[token_ids].float()
+        return rows * scale
+
+    def linear(self, x: torch.Tensor, weight: PackedWeight, batch: TokenBatch) -> torch.Tensor:
         return self._product(self._library.product_bf16, x, weight, torch.bfloat16)
 
-    def logits(self, x: torch.Tensor, weight: PackedWeight) -> torch.Tensor:
+    def logits(
+        self, x: torch.Tensor, weight: PackedWeight, num_generated: int, softcap: float | None = None
+    ) -> torch.Tensor:
+        assert softcap is None
         return self._product(self._library.product_float, x, weight, torch.float32)
 
     def _product(
@@ -83,35 +111,55 @@ class Avx512Operations:
         )
         return out
 
-    def silu_mul(self, gate_up: torch.Tensor) -> torch.Tensor:
+    def rms_norm(self, x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+        return self.add_rms_norm(x.float(), None, weight, eps)
+
+    def gated(self, gate_up: torch.Tensor, activation: Activation = "silu") -> torch.Tensor:
+        assert activation == "silu"
         rows, width = gate_up.shape
         out = torch.empty(rows, width // 2, dtype=torch.bfloat16)
         self._library.silu_mul(gate_up.data_ptr(), out.data_ptr(), rows, width // 2, torch.get_num_threads())
         return out
 
-    def new_cache(self, num_layers: int, num_blocks: int, heads: HeadShape) -> KVCache:
+    def pack_experts(self, gate_up: Sequence[tuple[Matrix, Matrix]], down: Sequence[Matrix]) -> PackedWeight:
+        raise NotImplementedError
+
+    def experts(
+        self, x: torch.Tensor, scores: torch.Tensor, weight: PackedWeight, rule: ExpertRule, batch: TokenBatch
+    ) -> torch.Tensor:
+        raise NotImplementedError
+
+    def block_bytes(self, num_layers: int, heads: HeadShape, dtype: CacheDtype) -> int:
+        return 2 * num_layers * heads.num_kv_heads * heads.head_dim * BLOCK_SIZE * 2
+
+    def new_cache(self, num_layers: int, num_blocks: int, heads: HeadShape, dtype: CacheDtype = "auto") -> KVCache:
         shape = (num_blocks, heads.num_kv_heads, BLOCK_SIZE * heads.head_dim)
-        keys, values = ([torch.zeros(shape, dtype=torch.bfloat16) for _ in range(num_layers)] for _ in range(2))
-        return KVCache(keys, values)
+
+        def room() -> torch.Tensor:
+            return torch.zeros(shape, dtype=torch.bfloat16)
+
+        return KVCache(dtype, [(room(), room()) for _ in range(num_layers)])
 
     def rope_and_store(
         self,
         qkv: torch.Tensor,
-        cos: torch.Tensor,
-        sin: torch.Tensor,
+        rotary: RotaryTables,
         batch: TokenBatch,
         cache: KVCache,
         layer: int,
         heads: HeadShape,
+        norms: HeadNorms | None = None,
     ) -> None:
+        assert norms is None
+        assert rotary.cos.shape[1] * 2 == heads.head_dim
         self._library.rope_and_store(
             qkv.data_ptr(),
-            cos.data_ptr(),
-            sin.data_ptr(),
+            rotary.cos.data_ptr(),
+            rotary.sin.data_ptr(),
             batch.positions.data_ptr(),
             batch.slots.data_ptr(),
-            cache.keys[layer].data_ptr(),
-            cache.values[layer].data_ptr(),
+            cache.layers[layer][0].data_ptr(),
+            cache.layers[layer][1].data_ptr(),
             len(qkv),
             heads.num_heads,
             heads.num_kv_heads,
@@ -120,13 +168,20 @@ class Avx512Operations:
         )
 
     def paged_attention(
-        self, qkv: torch.Tensor, batch: TokenBatch, cache: KVCache, layer: int, heads: HeadShape
+        self,
+        qkv: torch.Tensor,
+        batch: TokenBatch,
+        cache: KVCache,
+        layer: int,
+        heads: HeadShape,
+        rule: AttentionRule,
     ) -> torch.Tensor:
+        assert rule == AttentionRule(heads.head_dim**-0.5)
         out = torch.empty(len(qkv), heads.num_heads * heads.head_dim, dtype=torch.bfloat16)
         self._library.paged_attention(
             qkv.data_ptr(),
-            cache.keys[layer].data_ptr(),
-            cache.values[layer].data_ptr(),
+            cache.layers[layer][0].data_ptr(),
+            cache.layers[layer][1].data_ptr(),
             batch.block_tables.data_ptr(),
             batch.sequences.data_ptr(),
             batch.positions.data_ptr(),

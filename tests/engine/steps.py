@@ -1,6 +1,6 @@
 """Hand-made requests and plans, to drive a Runner without a scheduler."""
 
-from engine.plan import PlannedSequence, StepPlan
+from engine.plan import PlannedSequence, Sample, StepPlan
 from engine.request import Request
 from engine.runner import Runner
 from engine.types import GenerationRequest, SamplingParams
@@ -26,7 +26,8 @@ def generate(runner: Runner, requests: list[Request], count: int) -> list[list[i
     starts = [0] * len(requests)
     for _ in range(count):
         plan = StepPlan([whole(request, start) for request, start in zip(requests, starts, strict=True)])
-        for index, (request, token) in enumerate(zip(requests, runner.run(plan), strict=True)):
+        for index, (request, sample) in enumerate(zip(requests, runner.run(plan).samples, strict=True)):
+            assert isinstance(sample, Sample)
             starts[index] = len(request.token_ids)
-            request.token_ids.append(token)
+            request.token_ids.append(sample.token_id)
     return [request.token_ids[request.num_prompt :] for request in requests]
