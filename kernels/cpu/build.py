@@ -1,6 +1,6 @@
-"""Compiles the C++ kernels of this folder at first use, and keeps the result in the user's cache. Knows no torch op.
+"""Compiles the C++ kernels of this folder at first use, for one instruction set, and keeps them in the user's cache.
 
-The object is linked to the OpenMP library that torch has already loaded: a second one would fight it for the cores.
+Knows no torch op.
 """
 
 import ctypes
@@ -9,15 +9,16 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
-REQUIRED_FLAGS = frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_bf16"})
-_FOLDER = Path(__file__).parent / "old"
+_FOLDER = Path(__file__).parent
 _OPTIONS = (
-    *("-O3", "-std=c++17", "-fPIC", "-fopenmp", "-Wall", "-mavx2", "-mfma", "-mf16c"),
-    *("-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512bf16"),
+    *("-O3", "-std=c++20", "-fPIC", "-pthread", "-Wall", "-Wextra", "-fno-math-errno"),
+    # A product and a sum are one rounding or two as written, not as the compiler likes it in this copy of a function.
+    "-ffp-contract=off",
+    "-Wno-maybe-uninitialized",  # GCC bug 105593: its own AVX-512 headers
 )
 
 
@@ -25,37 +26,66 @@ class KernelUnavailableError(Exception):
     """The kernels can't be had on this machine; the message says why and what would help."""
 
 
-def load_library() -> ctypes.CDLL:
-    """The compiled kernels, built unless the cache has them. Raises KernelUnavailableError."""
-    missing = REQUIRED_FLAGS - _cpu_flags()
+@dataclass(slots=True, frozen=True)
+class Level:
+    """An instruction set: what /proc/cpuinfo calls its parts. The compiler's options are the same, spelled otherwise."""
+
+    name: str
+    flags: tuple[str, ...]
+
+    @property
+    def options(self) -> list[str]:
+        spelling = {"avx512_vnni": "avx512vnni", "avx512_bf16": "avx512bf16"}
+        return ["-m" + spelling.get(flag, flag.replace("_", "-")) for flag in self.flags]
+
+
+_AVX2 = ("avx2", "fma", "f16c")
+_AVX512 = (*_AVX2, "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni", "avx512_bf16")
+_AMX = (*_AVX512, "amx_tile", "amx_bf16", "amx_int8")
+LEVELS = {
+    name: Level(name, flags) for name, flags in (("amx", _AMX), ("avx512", _AVX512), ("avx2", _AVX2))
+}  # best first
+
+
+def load_library(level: Level, more_sources: Sequence[Path] = ()) -> ctypes.CDLL:
+    """The kernels compiled for `level`, built unless the cache has them. Raises KernelUnavailableError.
+
+    `more_sources`: files to be compiled into the same library.
+    """
+    missing = set(level.flags) - _cpu_flags()
     if missing:
         raise KernelUnavailableError(f"this processor lacks {', '.join(sorted(missing))}")
     compiler = next(([path, *words] for name, *words in _compilers() if (path := shutil.which(name))), None)
     if compiler is None:
         raise KernelUnavailableError("no C++ compiler was found (Debian: apt install g++)")
-    sources = sorted(_FOLDER.glob("*.cpp"))
-    openmp = _loaded_openmp()
+    sources = [*sorted(_FOLDER.glob("*.cpp")), *more_sources]
+    options = [*_OPTIONS, *level.options, f"-I{_FOLDER}"]
     key = hashlib.sha256()
     for source in (*sources, *sorted(_FOLDER.glob("*.h"))):
         key.update(source.read_bytes())
-    key.update(repr((_OPTIONS, compiler, _version(compiler), openmp, torch.__version__)).encode())
-    target = _cache_folder() / f"kernels-{key.hexdigest()[:24]}.so"
+    key.update(repr((options, compiler, _version(compiler))).encode())
+    target = _cache_folder() / f"{level.name}-{key.hexdigest()[:24]}.so"
     try:
         if not target.exists():
-            _compile(compiler, sources, openmp, target)
-        return ctypes.CDLL(str(target))
+            _compile(compiler, options, sources, target)
+        library = ctypes.CDLL(str(target))
     except OSError as error:
         raise KernelUnavailableError(f"{target} can't be built or loaded ({error})") from error
+    if "amx_tile" in level.flags and library.request_amx() != 0:
+        raise KernelUnavailableError(
+            "the operating system does not let this process use AMX (Linux 5.16 or later does)"
+        )
+    return library
 
 
-def _compile(compiler: list[str], sources: list[Path], openmp: str, target: Path) -> None:
+def _compile(compiler: list[str], options: list[str], sources: Sequence[Path], target: Path) -> None:
     """One compiler run a file, at once; the result appears under its name whole or not at all."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         objects = [Path(scratch, source.stem + ".o") for source in sources]
         runs = [
             subprocess.Popen(
-                [*compiler, *_OPTIONS, "-c", str(source), "-o", str(out)], stderr=subprocess.PIPE, text=True
+                [*compiler, *options, "-c", str(source), "-o", str(out)], stderr=subprocess.PIPE, text=True
             )
             for source, out in zip(sources, objects, strict=True)
         ]
@@ -63,7 +93,7 @@ def _compile(compiler: list[str], sources: list[Path], openmp: str, target: Path
         if failures:
             raise KernelUnavailableError(f"{' '.join(compiler)} can't compile the kernels: {failures[0].strip()[:500]}")
         library = Path(scratch, target.name)
-        link = [*compiler, "-shared", *map(str, objects), openmp, "-o", str(library)]
+        link = [*compiler, "-shared", "-pthread", *map(str, objects), "-o", str(library)]
         linked = subprocess.run(link, capture_output=True, text=True, check=False)
         if linked.returncode:
             raise KernelUnavailableError(f"{' '.join(compiler)} can't link the kernels: {linked.stderr.strip()[:500]}")
@@ -86,15 +116,6 @@ def _cpu_flags() -> frozenset[str]:
     except OSError:
         return frozenset()
     return next((frozenset(line.split(":", 1)[1].split()) for line in lines if line.startswith("flags")), frozenset())
-
-
-def _loaded_openmp() -> str:
-    """The path of the libgomp in this process, which importing torch has brought in."""
-    for line in Path("/proc/self/maps").read_text().splitlines():
-        path = line.split(maxsplit=5)[-1]
-        if Path(path).name.startswith("libgomp"):
-            return path
-    raise KernelUnavailableError("this torch does not use libgomp, the OpenMP library the kernels need")
 
 
 def _cache_folder() -> Path:
