@@ -6,6 +6,7 @@ EngineError
 │   ├── PromptTooLong
 │   └── TemplateError     the model has no chat template, or the template refused the messages
 ├── EngineOverloaded      the waiting queue is full
+├── LogitsNotFinite       the model gave this one request NaN or infinity; the batch goes on
 ├── StepFailed            the model's forward pass failed: the requests that were running are lost, the engine goes on
 └── EngineStopped         the engine was closed, or its thread died
 """
@@ -40,6 +41,10 @@ class TemplateError(InvalidRequest):
 
 
 class EngineOverloaded(EngineError):
+    pass
+
+
+class LogitsNotFinite(EngineError):
     pass
 
 
