@@ -41,7 +41,7 @@ def choose_operations(device: torch.device, shape: ModelShape, *, bf16_copy: boo
 
 @functools.cache
 def _avx512() -> Operations:
-    from kernels.cpu.operations import Avx512Operations
+    from kernels.cpu.old.operations import Avx512Operations
 
     return Avx512Operations()
 

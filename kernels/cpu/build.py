@@ -28,7 +28,7 @@ class KernelUnavailableError(Exception):
 
 @dataclass(slots=True, frozen=True)
 class Level:
-    """An instruction set: what /proc/cpuinfo calls its parts. The compiler's options are the same, spelled otherwise."""
+    """An instruction set. `flags`: its parts, as /proc/cpuinfo calls them; the compiler spells some otherwise."""
 
     name: str
     flags: tuple[str, ...]

@@ -1,4 +1,4 @@
-// What happens to a row on its own: norms, with the residual's sum, and the gate of the feed-forward layer.
+// What happens to a row on its own: norms, with the residual's sum, the gate of the feed-forward layer, the logits' cap.
 #include "simd.h"
 #include "worker.h"
 
@@ -31,6 +31,12 @@ struct GateArguments {
     const bf16* gate_up;  // [T, 2 size]
     bf16* out;            // [T, size]
     int size;             // a multiple of 16
+};
+
+struct SoftcapArguments {
+    float* logits;  // [R, size]
+    int size;
+    float cap;
 };
 
 // gate / (1 + e^-gate). An e^87 under the fraction is as good as infinity.
@@ -87,6 +93,24 @@ void rms_norm(const NormArguments& a, const Step& step, Worker& worker) {
             }
             normalise(row, sum_of(squares), a.weight, a.eps, a.size, a.out + (int64_t)t * a.size);
         }
+    });
+}
+
+// logits = cap * tanh(logits / cap), in place.
+void softcap_logits(const SoftcapArguments& a, const Step& step, Worker& worker) {
+    constexpr int PIECE = 4096;
+    const int64_t num_logits = (int64_t)step.num_rows * a.size;
+    const auto cap = [&](float* p) {
+        store(p, broadcast(a.cap) * hyperbolic_tangent(load(p) * broadcast(1.0f / a.cap)));
+    };
+    worker.deal((int)((num_logits + PIECE - 1) / PIECE), 1, [&](int piece, int) {
+        const int64_t end = std::min(num_logits, (int64_t)(piece + 1) * PIECE);
+        int64_t i = (int64_t)piece * PIECE;
+        for (; i + LANES <= end; i += LANES) cap(a.logits + i);
+        float rest[LANES] = {};
+        std::copy(a.logits + i, a.logits + end, rest);
+        cap(rest);
+        std::copy(rest, rest + (end - i), a.logits + i);
     });
 }
 

@@ -5,7 +5,7 @@ import torch
 
 from kernels.batch import SequenceRows, TokenBatch
 from kernels.cpu.build import KernelUnavailableError
-from kernels.cpu.operations import Avx512Operations
+from kernels.cpu.old.operations import Avx512Operations
 from kernels.operations import HeadShape, Operations
 from kernels.reference import ReferenceOperations
 from kernels.self_test import attention_of
