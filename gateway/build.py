@@ -6,6 +6,8 @@ import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+import msgspec
+
 from engine.client import EngineClient
 from engine.types import EngineOptions
 from gateway.bookkeeping import Bookkeeper
@@ -142,18 +144,8 @@ def _embedder(config: Config, models: Path) -> Embedder | None:
 
 
 def _engine_options(engine: EngineConfig, models: Path) -> EngineOptions:
-    return EngineOptions(
-        model=str(resolve(engine.model, models)),
-        name=engine.name,
-        device=engine.device,
-        kv_cache_mb=engine.kv_cache_mb,
-        max_batch_tokens=engine.max_batch_tokens,
-        max_batch_size=engine.max_batch_size,
-        max_wait_ms=engine.max_wait_ms,
-        max_waiting=engine.max_waiting,
-        max_model_len=engine.max_model_len,
-        num_threads=engine.num_threads,
-    )
+    """The keys of [[engine]] are the engine's own options."""
+    return EngineOptions(**(msgspec.structs.asdict(engine) | {"model": str(resolve(engine.model, models))}))
 
 
 async def _open_cache(config: Config, embedder: Embedder | None, stack: AsyncExitStack) -> SemanticCache:

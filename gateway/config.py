@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from engine.types import KVCacheDtype
 from gateway.config_check import ConfigError, complain_about_unknown_keys, convert, suggest
 
 Positive = Annotated[float, Meta(gt=0)]
@@ -94,6 +95,11 @@ class EngineConfig(_Section, frozen=True):
     max_waiting: PositiveInt = 1024
     max_model_len: PositiveInt | None = None
     num_threads: PositiveInt | None = None
+    kv_cache_dtype: KVCacheDtype = "auto"
+    swap_space_gb: Annotated[float, Meta(ge=0)] = 0.0
+    prefix_caching: bool = True
+    exact_prefix: bool = False
+    bf16_copy: bool = True
 
 
 class ProviderConfig(_Section, frozen=True):

@@ -26,6 +26,7 @@ _ENGINE_COUNTERS = {
     "cached_prompt_tokens_total": ("tollhouse_engine_cached_prompt_tokens", "Prompt tokens found in the prefix cache."),
     "generated_tokens_total": ("tollhouse_engine_generated_tokens", "Tokens generated."),
     "preemptions_total": ("tollhouse_engine_preemptions", "Sequences put back for want of blocks."),
+    "swapped_blocks_total": ("tollhouse_engine_swapped_blocks", "Blocks copied out to host memory."),
     "steps_total": ("tollhouse_engine_steps", "Runs of the model."),
 }
 _CACHE_GAUGES = {
