@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-_FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parent
 _OPTIONS = (
     *("-O3", "-std=c++20", "-fPIC", "-pthread", "-Wall", "-Wextra", "-fno-math-errno"),
     # A product and a sum are one rounding or two as written, not as the compiler likes it in this copy of a function.
@@ -47,10 +47,10 @@ LEVELS = {
 }  # best first
 
 
-def load_library(level: Level, more_sources: Sequence[Path] = ()) -> ctypes.CDLL:
+def load_library(level: Level, sources: Sequence[Path] | None = None) -> ctypes.CDLL:
     """The kernels compiled for `level`, built unless the cache has them. Raises KernelUnavailableError.
 
-    `more_sources`: files to be compiled into the same library.
+    `sources`: the files to compile, instead of all in this folder.
     """
     missing = set(level.flags) - _cpu_flags()
     if missing:
@@ -58,10 +58,10 @@ def load_library(level: Level, more_sources: Sequence[Path] = ()) -> ctypes.CDLL
     compiler = next(([path, *words] for name, *words in _compilers() if (path := shutil.which(name))), None)
     if compiler is None:
         raise KernelUnavailableError("no C++ compiler was found (Debian: apt install g++)")
-    sources = [*sorted(_FOLDER.glob("*.cpp")), *more_sources]
-    options = [*_OPTIONS, *level.options, f"-I{_FOLDER}"]
+    sources = sources or sorted(FOLDER.glob("*.cpp"))
+    options = [*_OPTIONS, *level.options, f"-I{FOLDER}"]
     key = hashlib.sha256()
-    for source in (*sources, *sorted(_FOLDER.glob("*.h"))):
+    for source in (*sources, *sorted(FOLDER.glob("*.h"))):
         key.update(source.read_bytes())
     key.update(repr((options, compiler, _version(compiler))).encode())
     target = _cache_folder() / f"{level.name}-{key.hexdigest()[:24]}.so"
@@ -71,7 +71,7 @@ def load_library(level: Level, more_sources: Sequence[Path] = ()) -> ctypes.CDLL
         library = ctypes.CDLL(str(target))
     except OSError as error:
         raise KernelUnavailableError(f"{target} can't be built or loaded ({error})") from error
-    if "amx_tile" in level.flags and library.request_amx() != 0:
+    if hasattr(library, "request_amx") and library.request_amx() != 0:
         raise KernelUnavailableError(
             "the operating system does not let this process use AMX (Linux 5.16 or later does)"
         )
