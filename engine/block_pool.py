@@ -27,6 +27,9 @@ class BlockPool:
     def is_free(self, block_id: int) -> bool:
         return self._references[block_id] == 0
 
+    def num_holders(self, block_id: int) -> int:
+        return self._references[block_id]
+
     def allocate(self) -> int:
         """A block to write to; what was cached in it is forgotten. The caller has checked `num_free`."""
         block_id, _ = self._free.popitem(last=False)

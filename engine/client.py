@@ -59,14 +59,19 @@ class EngineClient:
         return self._started().encode_chat(messages, tools)
 
     async def generate(self, request: GenerationRequest) -> AsyncIterator[Delta]:
-        """The answer's deltas. Closing the generator, or cancelling its task, frees the request's blocks within a step.
+        """The deltas of all the request's answers, each with its `index`.
+
+        Closing the generator, or cancelling its task, frees the request's blocks within a step.
 
         Raises InvalidRequest, PromptTooLong, EngineOverloaded before the first delta; StepFailed and EngineStopped at
         any time.
         """
         engine, stepper = self._started(), self._stepper
         assert stepper is not None
-        prepared = engine.prepare(request)
+        # A grammar can take a while to compile, and must not hold up the other streams meanwhile.
+        prepared = (
+            engine.prepare(request) if request.grammar is None else await asyncio.to_thread(engine.prepare, request)
+        )
         stream = self._streams[prepared] = _Stream()
         try:
             stepper.submit(prepared)
@@ -76,7 +81,7 @@ class EngineClient:
                     raise output.error
                 assert output.delta is not None
                 yield output.delta
-                if output.delta.finish_reason is not None:
+                if output.is_last:
                     return
         finally:
             self._streams.pop(prepared, None)

@@ -7,28 +7,31 @@
 ...         print(output.delta.text, end="")
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from engine.answer import Answer
+from engine.choices import BestOf, check_choices, make_choices
 from engine.errors import EngineError, StepFailed, TemplateError
-from engine.plan import ModelRunner, Sample, StepPlan, StepResult, TokenTable
-from engine.request import Request
+from engine.plan import ModelRunner, PlannedSequence, Sample, StepPlan, StepResult, TokenTable
+from engine.request import Request, Status
 from engine.scheduler import Scheduler
 from engine.types import Delta, EngineInfo, EngineOptions, EngineStats, FinishReason, GenerationRequest
 from engine.validation import check_options, validated
 
+if TYPE_CHECKING:
+    from engine.grammar import GrammarCompiler
 
-@dataclass(slots=True, frozen=True)
-class Output:
-    """What a step has for one request: a delta, or the error that ended this request alone."""
 
-    request: Request
+class Output(msgspec.Struct, frozen=True, gc=False):
+    """What a step has for one request: a delta of one of its answers, or the error that ended it as a whole."""
+
+    request: Request  # as `add_request` returned it
     delta: Delta | None = None
     error: EngineError | None = None
+    is_last: bool = False  # nothing more comes of this request
 
 
 class Engine:
@@ -44,11 +47,13 @@ class Engine:
         num_slots = self._runner.num_blocks * self._runner.block_size
         context_length = min(self._runner.info.context_length, options.max_model_len or num_slots, num_slots)
         self.info: EngineInfo = msgspec.structs.replace(self._runner.info, context_length=context_length)
-        self.scheduler = Scheduler(options, self._runner.num_blocks, self._runner.block_size)
-        self._answers: dict[Request, Answer] = {}
+        self.scheduler = Scheduler(
+            options, self._runner.num_blocks, self._runner.block_size, self._runner.num_host_blocks
+        )
+        self._max_choices = options.max_batch_size + options.max_waiting
+        self._answers: dict[Request, Answer] = {}  # of every choice that has not ended
+        self._best_of: dict[Request, BestOf] = {}  # by first choice
         self._num_steps = 0
-        self._num_prompt_tokens = 0
-        self._num_cached_tokens = 0
         self._num_generated_tokens = 0
 
     def encode_chat(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None) -> list[int]:
@@ -64,42 +69,58 @@ class Engine:
         return bool(self._answers)
 
     def prepare(self, params: GenerationRequest) -> Request:
-        """Validate a request; touches no state, so any thread may call it. Raises InvalidRequest, PromptTooLong."""
+        """Validate a request; touches no state, so any thread may call it. Raises InvalidRequest, PromptTooLong.
+
+        A grammar is compiled here, which can take a while.
+        """
         context_length = self.info.context_length
         params = validated(
             params, max_length=context_length, vocab_size=self.info.vocab_size, bos_id=self.tokenizer.bos_id
         )
-        num_prompt, max_tokens = len(params.prompt_token_ids), params.sampling.max_tokens
+        check_choices(params, self._max_choices)
+        matcher = self._grammars.compile(params.grammar) if params.grammar is not None else None
+        num_prompt = len(params.prompt_token_ids)
+        max_tokens = 0 if params.pooling is not None else params.sampling.max_tokens
         max_length = context_length if max_tokens is None else min(context_length, num_prompt + max_tokens)
-        return Request(params, list(params.prompt_token_ids), num_prompt, max_length=max_length)
+        return make_choices(params, max_length, matcher)
 
     def add_request(self, params: GenerationRequest) -> Request:
         """Queue a request; `step` will have its deltas. Raises InvalidRequest, PromptTooLong."""
         return self.enqueue(self.prepare(params))
 
     def enqueue(self, request: Request) -> Request:
-        """Queue what `prepare` made."""
+        """Queue what `prepare` made: the first choice; the others follow when it has computed their prompt."""
+        for choice in request.choices:
+            self._answers[choice] = Answer(choice, self.tokenizer)
+        num_given, num_made = request.params.n, len(request.choices)
+        if num_made > num_given:
+            shows_logprobs = request.params.sampling.logprobs is not None
+            self._best_of[request] = BestOf(num_given, num_made, shows_logprobs)
         self.scheduler.add(request)
-        self._answers[request] = Answer(request, self.tokenizer)
         return request
 
     def abort(self, request: Request) -> None:
-        """Drop a request in any state and free its blocks; nothing more comes of it. A second call does nothing."""
-        self._release(request, "abort")
+        """Drop a request in any state, with all its choices, and free their blocks; nothing more comes of it.
+
+        A second call does nothing.
+        """
+        self._best_of.pop(request, None)
+        for choice in request.choices:
+            self._release(choice, "abort")
 
     def step(self) -> list[Output]:
         """Run one batch. Raises StepFailed if the runner fails: `fail_running` then clears the way for the others."""
         plan = self.scheduler.schedule()
         result = self._run(plan)
-        return list(self._postprocess(plan, result))
+        return self._postprocess(plan, result)
 
     def fail_running(self, error: StepFailed) -> list[Output]:
         """End every running request with the error: the KV of the failed step can't be trusted. Waiting ones stay."""
-        outputs = []
-        for request in list(self.scheduler.running):
-            self._release(request, "abort")
-            outputs.append(Output(request, error=StepFailed(str(error))))
-        return outputs
+        failed = dict.fromkeys(each.first_choice for each in self.scheduler.running)
+        for request in failed:
+            self.abort(request)
+        self.scheduler.distrust_last_plan()
+        return [Output(request, error=StepFailed(str(error)), is_last=True) for request in failed]
 
     def stats(self) -> EngineStats:
         return EngineStats(
@@ -108,18 +129,28 @@ class Engine:
             num_blocks=self.scheduler.pool.num_blocks,
             num_free_blocks=self.scheduler.pool.num_free,
             num_cached_blocks=len(self.scheduler.cache),
-            prompt_tokens_total=self._num_prompt_tokens,
-            cached_prompt_tokens_total=self._num_cached_tokens,
+            prompt_tokens_total=self.scheduler.num_prompt_tokens,
+            cached_prompt_tokens_total=self.scheduler.num_cached_tokens,
             generated_tokens_total=self._num_generated_tokens,
             preemptions_total=self.scheduler.num_preemptions,
+            swapped_blocks_total=self.scheduler.tables.num_swapped_blocks,
             steps_total=self._num_steps,
         )
 
     def check_integrity(self) -> None:
         """Assert that every block and every request is accounted for; call it between two steps."""
         self.scheduler.check_integrity()
-        known = set(self.scheduler.running) | set(self.scheduler.waiting)
-        assert known == set(self._answers), "the scheduler and the answers disagree about which requests are open"
+        queued = {*self.scheduler.running, *self.scheduler.waiting}
+        held_back = {each for each in self._answers if each.status is Status.NEW}
+        assert queued | held_back == set(self._answers), "scheduler and answers disagree about which requests are open"
+        for choice in held_back:
+            assert choice.first_choice in queued, f"{choice.request_id} waits for a prompt that nobody computes"
+
+    @cached_property
+    def _grammars(self) -> "GrammarCompiler":
+        from engine.grammar import GrammarCompiler  # numpy and llguidance come with it
+
+        return GrammarCompiler(self.tokenizer, self.info.vocab_size)
 
     def _run(self, plan: StepPlan) -> StepResult:
         if not plan.sequences and not plan.transfers:
@@ -128,46 +159,84 @@ class Engine:
             result = self._runner.run(plan)
         except Exception as error:
             raise StepFailed(f"the model could not run a step: {type(error).__name__}: {error}") from error
-        num_expected = sum(planned.samples for planned in plan.sequences)
+        num_expected = sum([planned.samples for planned in plan.sequences])
         if len(result.samples) != num_expected:
             raise StepFailed(f"the model gave {len(result.samples)} tokens for {num_expected} sequences")
         self._num_steps += 1
         return result
 
-    def _postprocess(self, plan: StepPlan, result: StepResult) -> Iterator[Output]:
+    def _postprocess(self, plan: StepPlan, result: StepResult) -> list[Output]:
+        outputs: list[Output] = []
         samples = iter(result.samples)
         for planned in plan.sequences:
             request = planned.request
-            if planned.start == request.num_cached and not request.num_generated and not request.num_preemptions:
-                self._num_prompt_tokens += request.num_prompt
-                self._num_cached_tokens += request.num_cached
+            sample = next(samples) if planned.samples else None
+            if request.status is not Status.RUNNING:  # another choice's error has just ended it
+                continue
             self.scheduler.advance(planned)
             try:
-                delta = self._answer(request, next(samples) if planned.samples else None)
+                if planned.start < request.num_prompt:
+                    self._advance_prompt(planned, result)
+                delta = self._answer(request, sample, result)
             except Exception as error:  # one request's fault must not end the batch
-                self._release(request, "abort")
-                yield Output(request, error=EngineError(f"this answer failed: {type(error).__name__}: {error}"))
+                self.abort(request.first_choice)
+                outputs.append(Output(request.first_choice, error=_as_engine_error(error), is_last=True))
                 continue
-            if delta is None:
-                continue
-            if delta.finish_reason is not None:
-                self._release(request, delta.finish_reason)
-            yield Output(request, delta)
+            if delta is not None:
+                self._hand_out(request, delta, outputs)
+        return outputs
 
-    def _answer(self, request: Request, sample: Sample | EngineError | None) -> Delta | None:
+    def _advance_prompt(self, planned: PlannedSequence, result: StepResult) -> None:
+        """A chunk of the prompt has run; after the last one the other choices can start."""
+        request = planned.request
+        answer = self._answers[request]
+        if request in result.prompt_logprobs:
+            answer.push_prompt_logprobs(planned.start, result.prompt_logprobs[request])
+        if request.num_computed < request.num_prompt:
+            return
+        request.uses_cached_prefix = True
+        if request.index == 0 and len(request.choices) > 1 and request.choices[1].status is Status.NEW:
+            for choice in request.choices[1:]:
+                answer.share_prompt_logprobs(self._answers[choice])
+            self.scheduler.add_choices(request)
+
+    def _answer(self, request: Request, sample: Sample | EngineError | None, result: StepResult) -> Delta | None:
+        if sample is None:
+            if request.num_pending:
+                return None
+            embedding = result.embeddings[request] if request.params.pooling is not None else None
+            return self._answers[request].end_without_tokens(embedding)
         if isinstance(sample, EngineError):
             raise sample
-        if sample is not None:
-            self._num_generated_tokens += 1
-            request.token_ids.append(sample.token_id)
-            return self._answers[request].push(sample.token_id)
-        if request.num_pending == 0:
-            return self._answers[request].end_without_tokens()
-        return None
+        self._num_generated_tokens += 1
+        request.token_ids.append(sample.token_id)
+        if request.matcher is not None:
+            request.matcher.accept(sample.token_id)
+        return self._answers[request].push(sample)
+
+    def _hand_out(self, request: Request, delta: Delta, outputs: list[Output]) -> None:
+        first = request.first_choice
+        is_last = False
+        if delta.finish_reason is not None:
+            self._release(request, delta.finish_reason)
+            is_last = not any(choice in self._answers for choice in request.choices)
+        if first not in self._best_of:
+            outputs.append(Output(first, delta, is_last=is_last))
+            return
+        given = self._best_of[first].push(delta)
+        outputs += [Output(first, each, is_last=each is given[-1]) for each in given]
+        if is_last:
+            del self._best_of[first]
 
     def _release(self, request: Request, reason: FinishReason) -> None:
         if self._answers.pop(request, None) is not None:
             self.scheduler.release(request, reason)
+
+
+def _as_engine_error(error: Exception) -> EngineError:
+    if isinstance(error, EngineError):
+        return error
+    return EngineError(f"this answer failed: {type(error).__name__}: {error}")
 
 
 def _load_runner(options: EngineOptions) -> ModelRunner:

@@ -19,7 +19,7 @@ def root_hash(salt: str) -> bytes:
 
 
 def chain_hash(parent: bytes, token_ids: Sequence[int], num_generated: int = 0) -> bytes:
-    """The hash of one full block. `num_generated` sets apart blocks that were written while generating."""
+    """The hash of one full block. `num_generated` of its tokens sets apart what was written while generating."""
     digest = blake2b(parent, digest_size=DIGEST_BYTES, person=b"prefix-block")
     digest.update(array("I", token_ids).tobytes())
     if num_generated:
@@ -27,49 +27,64 @@ def chain_hash(parent: bytes, token_ids: Sequence[int], num_generated: int = 0) 
     return digest.digest()
 
 
-def extend_hashes(request: Request, block_size: int, *, exact: bool) -> None:
+def extend_hashes(request: Request, block_size: int) -> None:
     """Hash the full blocks of `request.token_ids` that have no hash yet.
 
-    `exact` hashes a generated token's block apart from a prompt's block of the same tokens, because their KV may differ
-    in the last bits (a token's arithmetic depends on its role).
+    `block_hashes` sets a block with generated tokens apart from a prompt's block of the same tokens, because their KV
+    may differ in the last bits (a token's arithmetic depends on its role). `prompt_hashes` does not.
     """
-    hashes = request.block_hashes
-    parent = hashes[-1] if hashes else root_hash(request.params.cache_salt)
-    for index in range(len(hashes), len(request.token_ids) // block_size):
+    exact, plain = request.block_hashes, request.prompt_hashes
+    for index in range(len(exact), len(request.token_ids) // block_size):
         end = (index + 1) * block_size
-        num_generated = max(0, min(block_size, end - request.num_prompt)) if exact else 0
-        parent = chain_hash(parent, request.token_ids[end - block_size : end], num_generated)
-        hashes.append(parent)
+        tokens = request.token_ids[end - block_size : end]
+        num_generated = max(0, min(block_size, end - request.num_prompt))
+        parents = (exact[-1], plain[-1]) if exact else (root_hash(request.params.cache_salt),) * 2
+        plain.append(chain_hash(parents[1], tokens))
+        exact.append(chain_hash(parents[0], tokens, num_generated) if num_generated else plain[-1])
 
 
 class PrefixCache:
-    """A one-to-one map between hashes and the blocks that hold their KV."""
+    """Which block holds the KV behind a hash. One block has one hash, and may have one more name: see `register`."""
 
     def __init__(self) -> None:
         self._block_of: dict[bytes, int] = {}
         self._hash_of: dict[int, bytes] = {}
+        self._block_of_alias: dict[bytes, int] = {}
+        self._alias_of: dict[int, bytes] = {}
 
-    def match(self, hashes: Iterable[bytes]) -> list[int]:
-        """The blocks of the longest cached prefix."""
+    def match(self, hashes: Iterable[bytes], *, by_alias: bool = False) -> list[int]:
+        """The blocks of the longest cached prefix; `by_alias`: also those that were written while generating."""
         blocks: list[int] = []
         for block_hash in hashes:
             block_id = self._block_of.get(block_hash)
+            if block_id is None and by_alias:
+                block_id = self._block_of_alias.get(block_hash)
             if block_id is None:
                 break
             blocks.append(block_id)
         return blocks
 
-    def register(self, block_hash: bytes, block_id: int) -> None:
-        """Remember a block whose KV is complete. Of two blocks with equal content the first stays the known one."""
-        if block_hash not in self._block_of and block_id not in self._hash_of:
-            self._block_of[block_hash] = block_id
-            self._hash_of[block_id] = block_hash
+    def register(self, block_hash: bytes, block_id: int, alias: bytes | None = None) -> None:
+        """Remember a block whose KV is complete. Of two blocks with equal content the first stays the known one.
+
+        `alias`: the hash by which a prompt may find a block that was written while generating.
+        """
+        if block_hash in self._block_of or block_id in self._hash_of:
+            return
+        self._block_of[block_hash] = block_id
+        self._hash_of[block_id] = block_hash
+        if alias is not None and alias != block_hash and alias not in self._block_of_alias:
+            self._block_of_alias[alias] = block_id
+            self._alias_of[block_id] = alias
 
     def forget(self, block_id: int) -> None:
         """The block is about to be overwritten."""
         block_hash = self._hash_of.pop(block_id, None)
         if block_hash is not None:
             del self._block_of[block_hash]
+        alias = self._alias_of.pop(block_id, None)
+        if alias is not None:
+            del self._block_of_alias[alias]
 
     def __contains__(self, block_id: int) -> bool:
         return block_id in self._hash_of
@@ -78,6 +93,9 @@ class PrefixCache:
         return len(self._hash_of)
 
     def check_integrity(self) -> None:
-        assert len(self._block_of) == len(self._hash_of), "hashes and blocks of the prefix cache differ in number"
-        for block_hash, block_id in self._block_of.items():
-            assert self._hash_of.get(block_id) == block_hash, f"block {block_id} is cached under two hashes"
+        """Assert that hashes and blocks belong together one to one, and that only known blocks have a second name."""
+        for block_of, hash_of in ((self._block_of, self._hash_of), (self._block_of_alias, self._alias_of)):
+            assert len(block_of) == len(hash_of), "hashes and blocks of the prefix cache differ in number"
+            for block_hash, block_id in block_of.items():
+                assert hash_of.get(block_id) == block_hash, f"block {block_id} is cached under two hashes"
+        assert self._alias_of.keys() <= self._hash_of.keys(), "a block that is not cached has an alias"

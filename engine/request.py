@@ -2,14 +2,29 @@
 
 import enum
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from engine.types import FinishReason, GenerationRequest
 
 
 class Status(enum.Enum):
+    NEW = "new"  # not queued yet: a further choice, while the first one computes the prompt
     WAITING = "waiting"
     RUNNING = "running"
     FINISHED = "finished"
+
+
+class TokenMatcher(Protocol):
+    """What is asked of a grammar's state, `engine.grammar.Matcher`: one for each choice."""
+
+    @property
+    def is_finished(self) -> bool: ...
+
+    def fill_mask(self, row: Any) -> None: ...
+
+    def accept(self, token_id: int) -> None: ...
+
+    def fork(self) -> "TokenMatcher": ...
 
 
 @dataclass(slots=True, eq=False)
@@ -17,7 +32,7 @@ class Request:
     """`token_ids` is the prompt and what was generated; `num_computed` of them have their KV in the cache.
 
     There is no prefill and no decode phase: each step moves `num_computed` toward `len(token_ids)` within the
-    step's budget. Chunked prefill, prefix hits, preemption (num_computed = 0) and resume are the same line.
+    step's budget. Chunked prefill, prefix hits, forks, preemption and resume are the same line.
     """
 
     params: GenerationRequest
@@ -26,12 +41,20 @@ class Request:
     num_computed: int = 0
     num_cached: int = 0  # prompt tokens whose KV came from the prefix cache, at the first admission
     block_ids: list[int] = field(default_factory=list)
+    host_block_ids: list[int] = field(default_factory=list)  # while swapped out: where its computed KV lies
     block_hashes: list[bytes] = field(default_factory=list)  # chained, one for each full block
-    status: Status = Status.WAITING
+    prompt_hashes: list[bytes] = field(default_factory=list)  # the same, as if all of it were a prompt
+    num_registered: int = 0  # of its full blocks, those that the prefix cache has been told of
+    uses_cached_prefix: bool = True  # False while every token of the prompt must be run, for what comes out of it
+    status: Status = Status.NEW
     finish_reason: FinishReason | None = None
-    arrival: int = 0  # order of arrival, the tie-breaker among equal priorities
+    turn: int = 0  # order of arrival while it waits, order of admission afterwards
+    index: int = 0  # which of the choices it is
+    choices: list["Request"] = field(default_factory=list)  # all for one prompt, this one included; one shared list
+    matcher: TokenMatcher | None = None
     num_preemptions: int = 0
     max_length: int = 0  # prompt and answer together may not grow beyond this
+    max_blocks: int = 0  # that many tokens take so many blocks
 
     @property
     def num_generated(self) -> int:
@@ -44,13 +67,23 @@ class Request:
 
     @property
     def wants_tokens(self) -> bool:
-        """False for max_tokens = 0: the prompt is run, and nothing is sampled."""
+        """False for max_tokens = 0 and for embeddings: the prompt is run, and nothing is sampled."""
         return self.max_length > self.num_prompt
 
     @property
-    def rank(self) -> tuple[int, int]:
+    def had_its_turn(self) -> bool:
+        """It was admitted before, or the first choice for its prompt was."""
+        return self.num_preemptions > 0 or self.index > 0
+
+    @property
+    def rank(self) -> tuple[int, int, int]:
         """Smaller goes first, and is preempted last."""
-        return self.params.priority, self.arrival
+        return self.params.priority, self.turn, self.index
+
+    @property
+    def first_choice(self) -> "Request":
+        """The request as its caller knows it; the others are further choices."""
+        return self.choices[0] if self.choices else self
 
     @property
     def request_id(self) -> str:

@@ -37,8 +37,9 @@ class Stepper:
         with self._condition:
             if self._closing:
                 raise EngineStopped(self._reason)
-            if len(self._open) >= self._max_open:
-                raise EngineOverloaded(f"{len(self._open)} requests are running or waiting; try again later")
+            num_open = sum(len(each.choices) for each in self._open)
+            if num_open + len(request.choices) > self._max_open:
+                raise EngineOverloaded(f"{num_open} requests are running or waiting; try again later")
             self._commands.append((self._engine.enqueue, request))
             self._open[request] = None
             self._condition.notify()
@@ -75,7 +76,7 @@ class Stepper:
                 self._engine.abort(request)
         except BaseException as error:
             self._say_why(error)
-        self._deliver([Output(request, error=EngineStopped(self._reason)) for request in left])
+        self._deliver([Output(request, error=EngineStopped(self._reason), is_last=True) for request in left])
 
     def _say_why(self, error: BaseException) -> None:
         logger.error("the engine's thread died", exc_info=error)
@@ -103,7 +104,7 @@ class Stepper:
             outputs = self._engine.fail_running(error)
         with self._condition:
             for output in outputs:
-                if output.error is not None or (output.delta and output.delta.finish_reason is not None):
+                if output.is_last:
                     self._open.pop(output.request, None)
         if outputs:
             self._deliver(outputs)

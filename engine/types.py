@@ -8,6 +8,18 @@ FinishReason = Literal["stop", "length", "abort"]
 KVCacheDtype = Literal["auto", "int8", "fp8"]
 Pooling = Literal["last", "mean"]
 GrammarKind = Literal["json_schema", "json_object", "regex", "choice", "lark"]
+KVCacheDtype = Literal["auto", "int8", "fp8"]
+Pooling = Literal["last", "mean"]
+GrammarKind = Literal["json_schema", "json_object", "regex", "choice", "lark"]
+KVCacheDtype = Literal["auto", "int8", "fp8"]
+Pooling = Literal["last", "mean"]
+GrammarKind = Literal["json_schema", "json_object", "regex", "choice", "lark"]
+KVCacheDtype = Literal["auto", "int8", "fp8"]
+Pooling = Literal["last", "mean"]
+GrammarKind = Literal["json_schema", "json_object", "regex", "choice", "lark"]
+KVCacheDtype = Literal["auto", "int8", "fp8"]
+Pooling = Literal["last", "mean"]
+GrammarKind = Literal["json_schema", "json_object", "regex", "choice", "lark"]
 
 
 class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,6 +119,7 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
     num_prompt_tokens: int = 0
     num_cached_tokens: int = 0  # of the prompt, found in the prefix cache
     num_generated_tokens: int = 0  # so far, end-of-sequence included
+    num_discarded_tokens: int = 0  # in the last delta of all: tokens of the answers that best_of did not give
 
 
 class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):

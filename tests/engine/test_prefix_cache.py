@@ -10,9 +10,9 @@ def request(token_ids: list[int], num_prompt: int | None = None, salt: str = "")
     return Request(params, token_ids, num_prompt or len(token_ids))
 
 
-def hashes(token_ids: list[int], num_prompt: int | None = None, salt: str = "", exact: bool = False) -> list[bytes]:
+def hashes(token_ids: list[int], num_prompt: int | None = None, salt: str = "") -> list[bytes]:
     made = request(token_ids, num_prompt, salt)
-    extend_hashes(made, 16, exact=exact)
+    extend_hashes(made, 16)
     return made.block_hashes
 
 
@@ -34,20 +34,37 @@ def test_the_salt_keeps_tenants_apart() -> None:
 
 def test_hashes_grow_with_the_sequence() -> None:
     grown = request([*range(20)])
-    extend_hashes(grown, 16, exact=False)
+    extend_hashes(grown, 16)
     grown.token_ids.extend(range(20, 50))
-    extend_hashes(grown, 16, exact=False)
-    assert grown.block_hashes == hashes([*range(50)])
+    extend_hashes(grown, 16)
+    whole = request([*range(50)], num_prompt=20)
+    extend_hashes(whole, 16)
+    assert (grown.block_hashes, grown.prompt_hashes) == (whole.block_hashes, whole.prompt_hashes)
 
 
-def test_exact_hashes_set_generated_blocks_apart_and_leave_prompts_alone() -> None:
+def test_generated_blocks_have_a_hash_of_their_own_and_a_prompts_hash_beside_it() -> None:
     tokens = [*range(48)]
-    prompt, answer = hashes(tokens, exact=True), hashes(tokens, num_prompt=20, exact=True)
-    assert prompt == hashes(tokens)
-    assert prompt[0] == answer[0]
-    assert prompt[1] != answer[1]
-    assert prompt[2] != answer[2]
-    assert hashes(tokens, num_prompt=20) == prompt
+    prompt, answer = hashes(tokens), request(tokens, num_prompt=20)
+    extend_hashes(answer, 16)
+    assert prompt[0] == answer.block_hashes[0]
+    assert prompt[1] != answer.block_hashes[1]
+    assert prompt[2] != answer.block_hashes[2]
+    assert answer.prompt_hashes == prompt
+
+
+def test_an_alias_is_found_only_by_who_looks_for_it() -> None:
+    cache = PrefixCache()
+    cache.register(b"generated", 3, alias=b"prompt")
+    assert cache.match([b"prompt"]) == []
+    assert cache.match([b"prompt"], by_alias=True) == [3]
+    assert cache.match([b"generated"]) == [3]
+    cache.register(b"prompt", 4)
+    assert cache.match([b"prompt"], by_alias=True) == [4], "what was computed as a prompt is preferred"
+    cache.check_integrity()
+    cache.forget(3)
+    cache.forget(4)
+    assert cache.match([b"prompt"], by_alias=True) == []
+    cache.check_integrity()
 
 
 def test_the_longest_cached_prefix_matches() -> None:

@@ -155,8 +155,8 @@ def test_many_small_requests_in_a_tight_pool_are_preempted_at_most_twice() -> No
 def test_fairness_keys_take_turns() -> None:
     engine = make(max_batch_size=1)
     for i in range(3):
-        add(engine, f"busy{i}", [1, i], max_tokens=1, key="busy")
-    add(engine, "calm", [2], max_tokens=1, key="calm")
+        add(engine, f"busy{i}", [i] * 20, max_tokens=1, key="busy")
+    add(engine, "calm", [9] * 20, max_tokens=1, key="calm")
     run(engine)
     order = [plan[0][0] for plan in runner(engine).plans]
     assert order == ["busy0", "calm", "busy1", "busy2"]

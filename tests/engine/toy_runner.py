@@ -5,13 +5,17 @@ tokens was written to it, so that a wrong block table, a stale block or a bad pr
 """
 
 import hashlib
+import itertools
 import time
+import weakref
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.plan import StepPlan
+from engine.errors import EngineError
+from engine.plan import PlannedSequence, Sample, StepPlan, StepResult, Transfer
 from engine.request import Request, Status
-from engine.types import EngineInfo
+from engine.types import EngineInfo, Logprob, TokenLogprobs
 
 EOS, BOS, VOCAB = 256, 257, 258
 BLOCK = 16
@@ -68,80 +72,141 @@ class ToyTemplate:
         return "".join(f"<{message['role']}>{message['content']}" for message in messages) + "<assistant>"
 
 
+Content = tuple[int, int, bytes, bool]  # token, position, hash of all up to it, whether it was written as a prompt's
+
+
+def logprob_of(tail: bytes, token: int) -> float:
+    """What this model says of `token` after `tail`, as if it were the logarithm of a probability."""
+    return -int.from_bytes(chain(tail, token)[:2], "little") / 4096
+
+
+def logprobs_of(tail: bytes, token: int, num_top: int) -> TokenLogprobs:
+    top = tuple(Logprob(each, logprob_of(tail, each)) for each in range(num_top))
+    return TokenLogprobs(token, logprob_of(tail, token), top)
+
+
+def prompt_logprobs_alone(prompt: list[int], num_top: int) -> list[TokenLogprobs]:
+    """Of each token but the first."""
+    tail, found = b"", []
+    for token, following in itertools.pairwise(prompt):
+        tail = chain(tail, token)
+        found.append(logprobs_of(tail, following, num_top))
+    return found
+
+
 @dataclass
 class ToyRunner:
-    """`script`: tokens to give instead, by request id. `fail`: raised by the next step. `step_s`: a step's duration."""
+    """`script`: tokens to give instead, by request id. `errors`: which generated token fails, by request id.
+
+    `fail`: raised by the next step. `step_s`: a step's duration.
+    """
 
     num_blocks: int = 64
+    num_host_blocks: int = 0
     context: int = 512
     max_batch_tokens: int = 10_000
     tokenizer: ToyTokenizer = field(default_factory=ToyTokenizer)
     script: dict[str, list[int]] = field(default_factory=dict)
+    errors: dict[str, int] = field(default_factory=dict)
     chat_template: ToyTemplate | None = field(default_factory=ToyTemplate)
     fail: Exception | None = None
     step_s: float = 0.0
     block_size: int = BLOCK
     check_roles: bool = False  # a hit must have been written in the same role, prompt or generated
     plans: list[list[tuple[str, int, int]]] = field(default_factory=list)  # what ran: request id, start, tokens
+    transfers: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.info = EngineInfo(
             name="toy", architecture="hash", context_length=self.context, vocab_size=VOCAB, num_parameters=0,
             dtype="bytes", device="cpu", has_chat_template=True,
         )  # fmt: skip
-        self._slots: dict[tuple[int, int], tuple[int, int, bytes, bool | None]] = {}
+        self._blocks: dict[int, list[Content | None]] = {i: [None] * BLOCK for i in range(self.num_blocks)}
+        self._host: dict[int, list[Content | None]] = {i: [None] * BLOCK for i in range(self.num_host_blocks)}
+        self._sums: weakref.WeakKeyDictionary[Request, list[int]] = weakref.WeakKeyDictionary()
 
-    def run(self, plan: StepPlan) -> list[int]:
+    def run(self, plan: StepPlan) -> StepResult:
         time.sleep(self.step_s)
         if self.fail is not None:
             error, self.fail = self.fail, None
             raise error
-        assert 0 < plan.num_tokens <= self.max_batch_tokens
+        assert plan.transfers or plan.sequences
+        assert plan.num_tokens <= self.max_batch_tokens
         assert len({planned.request for planned in plan.sequences}) == len(plan.sequences)
         self.plans.append([(each.request.request_id, each.start, each.num_tokens) for each in plan.sequences])
+        for transfer in plan.transfers:
+            self._transfer(transfer)
         for planned in plan.sequences:
             assert planned.start == planned.request.num_computed
             self._write(planned.request, planned.start, planned.num_tokens)
-        sampled = []
+        result = StepResult()
         for planned in plan.sequences:  # read when all have written: one that overwrote another's slots is found out
-            tail = self._read(planned.request, planned.start + planned.num_tokens)
+            request, end = planned.request, planned.start + planned.num_tokens
+            tails = self._read(request, end)
             if planned.samples:
-                assert planned.start + planned.num_tokens == len(planned.request.token_ids)
-                sampled.append(self._sample(planned.request, tail))
-        return sampled
+                assert end == len(request.token_ids)
+                result.samples.append(self._sample(request, tails[-1]))
+            if planned.start < request.num_prompt:
+                self._look_at_prompt(planned, tails, result)
+        return result
 
-    def _slot(self, request: Request, position: int) -> tuple[int, int]:
-        block_id = request.block_ids[position // BLOCK]
-        assert 0 <= block_id < self.num_blocks
-        return block_id, position % BLOCK
-
-    def _content(self, request: Request, position: int, parent: bytes) -> tuple[int, int, bytes, bool | None]:
-        token = request.token_ids[position]
-        is_prompt = position < request.num_prompt if self.check_roles else None
-        return token, position, chain(parent, token), is_prompt
+    def _transfer(self, transfer: Transfer) -> None:
+        source = self._host if transfer.kind == "in" else self._blocks
+        target = self._host if transfer.kind == "out" else self._blocks
+        target[transfer.target] = list(source[transfer.source])
+        self.transfers[transfer.kind] += 1
 
     def _write(self, request: Request, start: int, num_tokens: int) -> None:
         assert request.status is Status.RUNNING
         assert num_tokens > 0
-        tail = self._read(request, start)
+        tail = self._read(request, start)[-1]
         for position in range(start, start + num_tokens):
-            content = self._content(request, position, tail)
-            self._slots[self._slot(request, position)] = content
-            tail = content[2]
+            token = request.token_ids[position]
+            tail = chain(tail, token)
+            content = (token, position, tail, position < request.num_prompt)
+            self._blocks[request.block_ids[position // BLOCK]][position % BLOCK] = content
 
-    def _read(self, request: Request, end: int) -> bytes:
-        tail = b""
+    def _read(self, request: Request, end: int) -> list[bytes]:
+        """The hashes of the tokens before each position up to `end`."""
+        tails = [b""]
         for position in range(end):
-            content = self._content(request, position, tail)
-            found = self._slots.get(self._slot(request, position))
-            assert found == content, f"{request.request_id} at {position} reads {found}, not {content}"
-            tail = content[2]
-        return tail
+            token = request.token_ids[position]
+            is_prompt = position < request.num_prompt
+            found = self._blocks[request.block_ids[position // BLOCK]][position % BLOCK]
+            tails.append(chain(tails[-1], token))
+            assert found is not None
+            assert found[:3] == (token, position, tails[-1]), f"{request.request_id} at {position} reads {found}"
+            if self.check_roles or not is_prompt:
+                assert found[3] == is_prompt, f"{request.request_id} at {position} reads another role's KV"
+        return tails
 
-    def _sample(self, request: Request, tail: bytes) -> int:
+    def _sample(self, request: Request, tail: bytes) -> Sample | EngineError:
+        if self.errors.get(request.request_id) == request.num_generated:
+            return EngineError("the logits are not numbers")
+        sampling = request.params.sampling
         script = self.script.get(request.request_id)
         if script is not None:
-            return script[request.num_generated]
-        sampling = request.params.sampling
-        assert sampling.seed is not None
-        return next_token(tail, sampling.seed if sampling.temperature else 0)
+            token = script[request.num_generated]
+        else:
+            assert sampling.seed is not None
+            token = next_token(tail, sampling.seed if sampling.temperature else 0)
+        return Sample(token, None if sampling.logprobs is None else logprobs_of(tail, token, sampling.logprobs))
+
+    def _look_at_prompt(self, planned: PlannedSequence, tails: list[bytes], result: StepResult) -> None:
+        request = planned.request
+        end = min(planned.start + planned.num_tokens, request.num_prompt)
+        num_top = request.params.sampling.prompt_logprobs
+        if num_top is not None:
+            result.prompt_logprobs[request] = [
+                logprobs_of(tails[position], request.token_ids[position], num_top)
+                for position in range(planned.start + 1, min(end + 1, request.num_prompt))
+            ]
+        if request.params.pooling == "mean":
+            rows = self._sums.setdefault(request, [])
+            del rows[planned.start :]
+            assert len(rows) == planned.start, "the mean lacks rows"
+            rows += request.token_ids[planned.start : end]
+            if end == request.num_prompt:
+                result.embeddings[request] = (sum(rows) / len(rows),)
+        if request.params.pooling == "last" and end == request.num_prompt:
+            result.embeddings[request] = tuple(map(float, tails[end]))
