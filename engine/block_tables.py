@@ -1,8 +1,8 @@
 """Gives sequences their blocks, and takes them back: prefix hits, forks, copies before writing, swapping.
 
 Knows no queue and no order: the scheduler decides who, and when. Data is moved by the transfers that it writes into the
-plan. They are carried out in their order before the step's tokens are computed; so a block may be given away in the same
-plan that still copies from it.
+plan. They are carried out in their order before the step's tokens are computed; so a block may be given away in the
+same plan that still copies from it.
 """
 
 from collections import Counter

@@ -8,18 +8,6 @@ FinishReason = Literal["stop", "length", "abort"]
 KVCacheDtype = Literal["auto", "int8", "fp8"]
 Pooling = Literal["last", "mean"]
 GrammarKind = Literal["json_schema", "json_object", "regex", "choice", "lark"]
-KVCacheDtype = Literal["auto", "int8", "fp8"]
-Pooling = Literal["last", "mean"]
-GrammarKind = Literal["json_schema", "json_object", "regex", "choice", "lark"]
-KVCacheDtype = Literal["auto", "int8", "fp8"]
-Pooling = Literal["last", "mean"]
-GrammarKind = Literal["json_schema", "json_object", "regex", "choice", "lark"]
-KVCacheDtype = Literal["auto", "int8", "fp8"]
-Pooling = Literal["last", "mean"]
-GrammarKind = Literal["json_schema", "json_object", "regex", "choice", "lark"]
-KVCacheDtype = Literal["auto", "int8", "fp8"]
-Pooling = Literal["last", "mean"]
-GrammarKind = Literal["json_schema", "json_object", "regex", "choice", "lark"]
 
 
 class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
