@@ -12,7 +12,10 @@ from tokenizers import models
 from engine.chat_template import ChatTemplate
 from engine.errors import ModelLoadError
 from engine.loader.gguf_file import GGUFFile
-from engine.tokenizer import GUARD, Tokenizer, byte_alphabet
+from engine.tokenizer import GUARD, Tokenizer
+from engine.tokenizer.folder import tokenizer_from_folder
+from engine.tokenizer.gguf import tokenizer_from_gguf
+from engine.tokenizer.vocabulary import byte_alphabet
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +25,7 @@ def metadata(smollm2_path: Path) -> dict[str, object]:
 
 @pytest.fixture(scope="module")
 def tokenizer(metadata: dict[str, object]) -> Tokenizer:
-    return Tokenizer.from_gguf(metadata)
+    return tokenizer_from_gguf(metadata)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +64,7 @@ def test_a_token_can_be_half_a_character(tokenizer: Tokenizer) -> None:
 
 def test_bos_follows_the_file_unless_told(tokenizer: Tokenizer, metadata: dict[str, object]) -> None:
     assert tokenizer.encode("hi", add_bos=True) == [1, *tokenizer.encode("hi")]
-    eager = Tokenizer.from_gguf({**metadata, "tokenizer.ggml.add_bos_token": True})
+    eager = tokenizer_from_gguf({**metadata, "tokenizer.ggml.add_bos_token": True})
     assert eager.encode("hi")[0] == eager.bos_id == 1
     assert eager.encode("hi", add_bos=False) == tokenizer.encode("hi")
 
@@ -84,7 +87,8 @@ def test_a_message_cannot_write_control_tokens(tokenizer: Tokenizer) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"tokenizer.ggml.model": "llama"}, "tokenizer.json"),
+        ({"tokenizer.ggml.model": "t5"}, "tokenizer.json"),
+        ({"tokenizer.ggml.model": "llama"}, "scores is missing"),
         ({"tokenizer.ggml.pre": "martian"}, "martian"),
         ({"tokenizer.ggml.merges": []}, "download it again"),
         ({"tokenizer.ggml.merges": ["a b c"]}, "merges are unusable"),
@@ -99,7 +103,7 @@ def test_unusable_metadata_says_what_would_help(
     metadata: dict[str, object], change: dict[str, object], message: str
 ) -> None:
     with pytest.raises(ModelLoadError, match=message):
-        Tokenizer.from_gguf({**metadata, **change})
+        tokenizer_from_gguf({**metadata, **change})
 
 
 def test_a_sentencepiece_vocabulary_from_tokenizer_json(tmp_path: Path) -> None:
@@ -108,7 +112,7 @@ def test_a_sentencepiece_vocabulary_from_tokenizer_json(tmp_path: Path) -> None:
     backend.add_special_tokens(["<s>", "</s>"])
     backend.save(str(tmp_path / "tokenizer.json"))
     config = {"bos_token": "<s>", "eos_token": {"content": "</s>"}, "add_bos_token": True}
-    tokenizer = Tokenizer.from_folder(tmp_path, frozenset(), config)
+    tokenizer = tokenizer_from_folder(tmp_path, frozenset(), config)
     assert tokenizer.encode("x") == [0, 4]
     assert (tokenizer.token_bytes(2), tokenizer.token_bytes(3)) == (b" hi", b"\xe2")
     assert (tokenizer.bos_id, tokenizer.eos_ids) == (0, {1})
@@ -116,10 +120,10 @@ def test_a_sentencepiece_vocabulary_from_tokenizer_json(tmp_path: Path) -> None:
 
 def test_a_broken_tokenizer_json_is_named(tmp_path: Path) -> None:
     with pytest.raises(ModelLoadError, match="missing"):
-        Tokenizer.from_folder(tmp_path, frozenset(), {})
+        tokenizer_from_folder(tmp_path, frozenset(), {})
     (tmp_path / "tokenizer.json").write_text(json.dumps({"model": 5}))
     with pytest.raises(ModelLoadError, match="not a tokenizer"):
-        Tokenizer.from_folder(tmp_path, frozenset(), {})
+        tokenizer_from_folder(tmp_path, frozenset(), {})
 
 
 def test_the_byte_alphabet_is_one_to_one() -> None:
