@@ -1,0 +1,345 @@
+"""Whatever the masks allow satisfies the grammar, and whatever satisfies it is allowed."""
+
+import json
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.errors import EngineError, InvalidRequest
+from engine.grammar import GrammarCompiler, MaskWorker, Matcher
+from engine.loader.checkpoint import load_checkpoint
+from engine.plan import TokenTable
+from engine.types import Grammar
+from tests.engine.toy_runner import BOS, EOS, VOCAB, ToyTokenizer
+
+COLUMNS = VOCAB + 6  # a model may have more logits than its tokenizer has tokens
+
+
+class Bytes(ToyTokenizer):
+    """The toy's tokens, and nothing for the columns beyond."""
+
+    def token_bytes(self, token_id: int) -> bytes:
+        return super().token_bytes(token_id) if token_id < VOCAB else b""
+
+
+COMPILER = GrammarCompiler(Bytes(), COLUMNS)
+
+
+def compiled(kind: Any, source: str = "") -> Matcher:
+    return COMPILER.compile(Grammar(kind=kind, source=source))
+
+
+def allowed(matcher: Matcher, vocab_size: int = COLUMNS) -> list[int]:
+    row = np.full((vocab_size + 31) // 32, -1, np.int32)
+    matcher.fill_mask(row)
+    bits = np.unpackbits(row.view(np.uint8), bitorder="little")
+    return [int(token) for token in np.flatnonzero(bits)]
+
+
+def write(matcher: Matcher, text: str, tokenizer: TokenTable | None = None) -> None:
+    for token_id in (tokenizer or Bytes()).encode(text, add_bos=False):
+        matcher.accept(token_id)
+
+
+def wander(matcher: Matcher, draw: Any, max_tokens: int = 400) -> bytes | None:
+    """A random answer, all of whose tokens the masks allowed; None when it did not come to an end."""
+    text = bytearray()
+    for _ in range(max_tokens):
+        choices = allowed(matcher)
+        assert choices, f"nothing may follow {bytes(text)!r}: {matcher.error}"
+        assert (EOS in choices) == matcher.is_complete
+        assert BOS not in choices
+        assert max(choices) <= EOS
+        # Ends come first, so that most answers end.
+        likely = [token for token in choices if token in (EOS, *b'"}]')] or choices
+        token_id = draw(likely if draw([True, False]) else choices)
+        matcher.accept(token_id)
+        if token_id == EOS:
+            assert matcher.is_finished
+            return bytes(text)
+        text.append(token_id)
+    return None
+
+
+def test_an_answer_may_end_exactly_when_it_is_complete() -> None:
+    matcher = compiled("regex", "ab?")
+    assert allowed(matcher) == [ord("a")]
+    assert not matcher.is_complete
+    matcher.accept(ord("a"))
+    assert allowed(matcher) == [ord("b"), EOS]
+    assert not matcher.is_finished
+    matcher.accept(ord("b"))
+    assert allowed(matcher) == [EOS]
+    assert matcher.is_finished
+
+
+def test_an_ended_answer_stays_ended() -> None:
+    matcher = compiled("regex", "ab?")
+    write(matcher, "a")
+    matcher.accept(EOS)
+    matcher.accept(EOS)  # an engine that ignores the end goes on
+    assert matcher.is_finished
+    assert allowed(matcher) == [EOS]
+
+
+def test_what_the_mask_forbids_is_an_error() -> None:
+    with pytest.raises(EngineError, match="does not fit"):
+        compiled("regex", "ab").accept(ord("x"))
+    with pytest.raises(EngineError, match="before its grammar"):
+        compiled("regex", "ab").accept(EOS)
+
+
+def test_a_failed_matcher_allows_nothing() -> None:
+    matcher = compiled("regex", "ab")
+    with pytest.raises(EngineError):
+        matcher.accept(ord("x"))
+    assert matcher.error
+    assert allowed(matcher) == []
+
+
+def test_forks_go_their_own_ways() -> None:
+    first = compiled("choice", '["cat", "cow", "dog"]')
+    write(first, "c")
+    second = first.fork()
+    write(first, "at")
+    assert allowed(second) == [ord("a"), ord("o")]
+    write(second, "ow")
+    assert first.is_finished
+    assert second.is_finished
+
+
+def test_a_compiled_grammar_begins_anew_each_time() -> None:
+    write(compiled("regex", "once"), "once")
+    assert allowed(compiled("regex", "once")) == [ord("o")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "source", "good", "bad"),
+    [
+        ("json_object", "", ['{"a": [1, null, "x"]}', "{}"], ["[", "1", '"']),
+        ("json_schema", '{"type": "array", "items": {"enum": ["a", 2]}}', ['["a",2]', "[]"], ["[3", "{"]),
+        ("json_schema", "true", ["1", '"x"', "[]"], ["x"]),
+        ("regex", r"\d{3}-[a-z]+", ["123-abc"], ["12-", "a"]),
+        ("choice", '["yes", "yes, please", "no", ""]', ["yes", "yes, please", "no", ""], ["maybe"]),
+        ("choice", '["日本", "a\\"b"]', ["日本", 'a"b'], ["日a"]),
+        ("lark", 'start: "x" rest*\nrest: /[0-9]/ "," | "y"', ["x", "x1,2,y"], ["y", "x,"]),
+    ],
+)
+def test_each_kind(kind: str, source: str, good: list[str], bad: list[str]) -> None:
+    for text in good:
+        matcher = compiled(kind, source)
+        write(matcher, text)
+        assert matcher.is_complete
+    for text in bad:
+        with pytest.raises(EngineError):
+            write(compiled(kind, source), text)
+
+
+def test_blanks_in_json_come_to_an_end() -> None:
+    matcher = compiled("json_object")
+    write(matcher, "{" + 20 * " ")
+    assert ord(" ") not in allowed(matcher)
+
+
+def nested(depth: int) -> str:
+    return '{"type":"array","items":' * depth + "{}" + "}" * depth
+
+
+@pytest.mark.parametrize(
+    ("kind", "source", "why"),
+    [
+        ("json_schema", "no json", "can't be used"),
+        ("json_schema", "[1]", "a schema is an object"),
+        ("json_schema", "false", "nothing satisfies it"),
+        ("json_schema", '{"type": "string", "minLength": 5, "maxLength": 2}', "Unsatisfiable"),
+        ("json_schema", '{"type": "integer", "minimum": 5, "maximum": 3}', "Unsatisfiable"),
+        ("json_schema", '{"allOf": [{"type": "string"}, {"type": "number"}]}', "Unsatisfiable"),
+        ("json_schema", '{"enum": []}', "Unsatisfiable"),
+        ("json_schema", '{"$ref": "#"}', "nothing satisfies it"),
+        ("json_schema", '{"type": "object", "unevaluatedProperties": false}', "unevaluatedProperties"),
+        ("json_schema", '{"type": "no type"}', "can't be used"),
+        ("json_schema", nested(101), "deep"),
+        ("json_schema", nested(5000), "can't be used"),
+        ("json_schema", '{"type": "integer", "multipleOf": 1000003}', "multipleOf"),
+        ("json_schema", '{"items": {"pattern": "((a{100}){100}){100}"}}', "repetitions"),
+        ("json_schema", '{"patternProperties": {"(a{1,200}){1,200}": {}}}', "repetitions"),
+        ("regex", "a(", "unclosed group"),
+        ("regex", "a(?=b)", "look-around"),
+        ("regex", r"[^\s\S]", "nothing satisfies it"),
+        ("regex", "((a{1000}){1000}){1000}", "repetitions"),
+        ("regex", "a{200}{200}", "repetitions"),
+        ("regex", "(?ix)(a{1000} # (\n){1000}", "verbose"),
+        ("regex", "(" * 50_000 + "a" + ")" * 50_000, "can't be used"),
+        ("regex", "a" * 200_000, "longer than"),
+        ("choice", "[]", "at least one"),
+        ("choice", "[1]", "at least one"),
+        ("choice", "{", "can't be used"),
+        ("choice", json.dumps([str(i) for i in range(10_001)]), "at most 10000"),
+        ("lark", "", "can't be used"),
+        ("lark", "start: foo", "unknown name"),
+        ("lark", "start: start", "nothing satisfies it"),
+        ("lark", "start: B\nB: A{200}\nA: /a{200}/", "repetitions"),
+        ("lark", 'start: B ~ 200\nB: ("a"{200}) ~ 2..200', "repetitions"),
+        ("lark", "start: A\nA: /.*a.{20}/ & ~/.*c.{18}/", "& and ~"),
+        ("lark", "start: " + "(" * 50_000 + '"a"' + ")" * 50_000, "nested"),
+    ],
+)
+def test_a_bad_grammar_is_refused(kind: str, source: str, why: str) -> None:
+    with pytest.raises(InvalidRequest, match=re.escape(why)) as caught:
+        compiled(kind, source)
+    assert caught.value.param == "grammar"
+    assert len(str(caught.value)) <= 300
+    assert compiled("regex", "next").is_complete is False
+
+
+@pytest.mark.parametrize(
+    ("kind", "source"),
+    [
+        ("regex", r"\d{4}-\d{2}-\d{2}T(\d{2}:){2}\d{2}(\.\d{1,9})?Z"),
+        ("regex", "(a|b)*a(a|b){20}"),
+        ("regex", "[a-z]{0,100000}"),
+        ("regex", "([a-z]{1,30} ){1,30}"),
+        ("choice", json.dumps([f"word{i}" for i in range(10_000)])),
+        ("json_schema", json.dumps({"enum": [f"word{i}" for i in range(3000)]})),
+        ("json_schema", json.dumps({"type": "object", "properties": {f"p{i}": {} for i in range(1000)}})),
+        ("json_schema", nested(90)),
+    ],
+)
+def test_a_large_grammar_is_served(kind: str, source: str) -> None:
+    matcher = compiled(kind, source)
+    rng = np.random.default_rng(1)
+    for _ in range(40):
+        choices = [token for token in allowed(matcher) if token != EOS]
+        if not choices:
+            break
+        matcher.accept(int(rng.choice(choices)))
+    assert not matcher.error
+
+
+def test_a_model_without_an_end_can_have_no_grammar() -> None:
+    class Endless(Bytes):
+        eos_ids: frozenset[int] = frozenset()
+
+    with pytest.raises(InvalidRequest, match="end-of-sequence"):
+        GrammarCompiler(Endless(), VOCAB).compile(Grammar(kind="json_object"))
+
+
+_scalars = st.sampled_from(
+    [
+        {"type": "string", "maxLength": 5},
+        {"type": "integer", "minimum": -3, "maximum": 120},
+        {"type": "number"},
+        {"type": "boolean"},
+        {"type": "null"},
+        {"enum": ["red", "green", 7, None]},
+        {"type": "string", "pattern": "^[a-c]{2,4}$"},
+        {"const": {"k": [1, "x"]}},
+    ]
+)
+
+
+def _containers(inner: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[str, Any]]:
+    lists = st.builds(lambda items, most: {"type": "array", "items": items, "maxItems": most}, inner, st.integers(0, 3))
+    objects = st.builds(
+        lambda properties, required: {
+            "type": "object",
+            "properties": properties,
+            "required": sorted(required & properties.keys()),
+            "additionalProperties": False,
+        },
+        st.dictionaries(st.sampled_from(["a", "b", "naïve", 'q"']), inner, max_size=3),
+        st.sets(st.sampled_from(["a", "b", "naïve"])),
+    )
+    return st.one_of(lists, objects, st.builds(lambda *parts: {"anyOf": list(parts)}, inner, inner))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.recursive(_scalars, _containers, max_leaves=6), st.randoms(use_true_random=False))
+def test_whatever_the_masks_allow_satisfies_the_schema(schema: dict[str, Any], random: Any) -> None:
+    text = wander(compiled("json_schema", json.dumps(schema)), random.choice)
+    if text is not None:
+        jsonschema.validate(json.loads(text), schema)
+
+
+_atoms = st.sampled_from(["a", "[0-9]", "é", r"\.", "(?:xy|z)", "[^a-y]"])
+_regexes = st.recursive(
+    _atoms,
+    lambda inner: st.one_of(
+        st.builds("{}{}".format, inner, inner),
+        st.builds("(?:{}|{})".format, inner, inner),
+        st.builds("(?:{}){}".format, inner, st.sampled_from(["*", "+", "?", "{2}", "{1,3}"])),
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(_regexes, st.randoms(use_true_random=False))
+def test_whatever_the_masks_allow_matches_the_regex(pattern: str, random: Any) -> None:
+    text = wander(compiled("regex", pattern), random.choice, max_tokens=60)
+    if text is not None:
+        assert re.fullmatch(pattern, text.decode())
+
+
+@settings(max_examples=60, deadline=None)
+@given(_regexes, st.text("a0é.xyz", max_size=6))
+def test_whatever_matches_the_regex_is_allowed(pattern: str, text: str) -> None:
+    matcher = compiled("regex", pattern)
+    try:
+        write(matcher, text)
+        fits = matcher.is_complete
+    except EngineError:
+        fits = False
+    assert fits == (re.fullmatch(pattern, text) is not None)
+
+
+@pytest.fixture(scope="module")
+def smollm2(smollm2_path: Path) -> TokenTable:
+    return load_checkpoint(str(smollm2_path)).tokenizer
+
+
+def test_a_real_vocabulary(smollm2: TokenTable) -> None:
+    vocab_size = 49_152
+    compiler = GrammarCompiler(smollm2, vocab_size)
+    matcher = compiler.compile(Grammar(kind="json_object"))
+    begin = allowed(matcher, vocab_size)
+    assert all(smollm2.token_bytes(token_id).startswith(b"{") for token_id in begin)
+    assert len(begin) > 1  # also {" and its like: any cut into tokens will do
+    write(matcher, '{"naïve 🙂": [1.5e3, true]}', smollm2)
+    assert set(allowed(matcher, vocab_size)) == smollm2.eos_ids
+
+
+def test_masks_are_made_beside_the_work() -> None:
+    worker = MaskWorker(COLUMNS)
+    matchers = {3: compiled("regex", "a"), 0: compiled("regex", "[bc]")}
+    job = worker.begin(matchers)
+    masks = job.collect()
+    assert list(masks) == [3, 0]
+    for row, matcher in matchers.items():
+        expected = np.zeros((COLUMNS + 31) // 32, np.int32)
+        matcher.fill_mask(expected)
+        assert (masks[row] == expected).all()
+        assert masks[row].dtype == np.int32
+    assert worker.begin({}).collect() == {}
+
+
+def test_masks_do_not_wait_for_the_caller() -> None:
+    class Slow:
+        done = False
+
+        def fill_mask(self, row: Any) -> None:
+            time.sleep(0.05)
+            self.done = True
+
+    slow = Slow()
+    job = MaskWorker(COLUMNS).begin({0: slow})
+    assert not slow.done
+    job.collect()
+    assert slow.done
