@@ -32,6 +32,13 @@ class GGUFTensor:
     shape: tuple[int, ...]
     data: npt.NDArray[np.uint8]
 
+    def part(self, index: int) -> "GGUFTensor":
+        """One of the tensors that are stacked along the first dimension. No copy."""
+        size = len(self.data) // self.shape[0]
+        return GGUFTensor(
+            f"{self.name}[{index}]", self.kind, self.shape[1:], self.data[index * size : (index + 1) * size]
+        )
+
 
 class GGUFFile:
     """`metadata` by key, `tensors` by name. Raises ModelLoadError when the file is not what it says it is."""

@@ -1,4 +1,4 @@
-"""A Llama-family folder in Hugging Face's layout (config.json, safetensors, tokenizer.json) -> Checkpoint."""
+"""A model folder in Hugging Face's layout (config.json, safetensors, tokenizer.json) -> Checkpoint."""
 
 import json
 from pathlib import Path
@@ -9,8 +9,8 @@ from safetensors import SafetensorError, safe_open
 
 from engine.errors import ModelLoadError
 from engine.loader.checkpoint import Checkpoint, expect_shape, refusing_damage
-from engine.models.config import ModelConfig, RopeScaling
-from engine.tokenizer import Tokenizer
+from engine.loader.folder_config import read_config
+from engine.tokenizer.folder import tokenizer_from_folder
 from kernels.matrix import Matrix
 
 REMEDY = "the folder is damaged or incomplete: download it again"
@@ -25,7 +25,7 @@ def load(folder: Path) -> Checkpoint:
             name=folder.name,
             config=read_config(raw, folder),
             weights=SafetensorsWeights(folder),
-            tokenizer=Tokenizer.from_folder(folder, _eos_ids(raw, folder), tokenizer_config),
+            tokenizer=tokenizer_from_folder(folder, _eos_ids(raw, folder), tokenizer_config),
             chat_template=_chat_template(folder, tokenizer_config),
         )
 
@@ -46,51 +46,6 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def _optional_json(path: Path) -> dict[str, Any]:
     return read_json(path) if path.exists() else {}
-
-
-def read_config(raw: dict[str, Any], folder: Path) -> ModelConfig:
-    """Raises ModelLoadError."""
-    with refusing_damage(folder / "config.json"):
-        head_dim = int(raw.get("head_dim") or raw["hidden_size"] // max(raw["num_attention_heads"], 1))
-        return ModelConfig(
-            architecture=str(raw["model_type"]),
-            hidden_size=int(raw["hidden_size"]),
-            num_layers=int(raw["num_hidden_layers"]),
-            num_heads=int(raw["num_attention_heads"]),
-            num_kv_heads=int(raw.get("num_key_value_heads") or raw["num_attention_heads"]),
-            head_dim=head_dim,
-            intermediate_size=int(raw["intermediate_size"]),
-            vocab_size=int(raw["vocab_size"]),
-            context_length=int(raw["max_position_embeddings"]),
-            rope_theta=float(_rope(raw).get("rope_theta") or raw.get("rope_theta") or 10000.0),
-            rms_norm_eps=float(raw["rms_norm_eps"]),
-            rope_scaling=_rope_scaling(_rope(raw), folder),
-            activation=str(raw.get("hidden_act") or "silu"),
-            biases=tuple(f"{folder}/config.json: {key}" for key in ("attention_bias", "mlp_bias") if raw.get(key)),
-            rotary_dim=int(head_dim * (_rope(raw).get("partial_rotary_factor") or raw.get("partial_rotary_factor", 1))),
-        )
-
-
-def _rope(raw: dict[str, Any]) -> dict[str, Any]:
-    """transformers 5 writes rope_parameters, earlier versions rope_scaling."""
-    return raw.get("rope_parameters") or raw.get("rope_scaling") or {}
-
-
-def _rope_scaling(rope: dict[str, Any], folder: Path) -> RopeScaling | None:
-    kind = rope.get("rope_type") or rope.get("type") or "default"
-    if kind == "default":
-        return None
-    if kind == "linear":
-        return RopeScaling(kind="linear", factor=float(rope["factor"]))
-    if kind == "llama3":
-        return RopeScaling(
-            kind="llama3",
-            factor=float(rope["factor"]),
-            low_freq_factor=float(rope["low_freq_factor"]),
-            high_freq_factor=float(rope["high_freq_factor"]),
-            original_context_length=int(rope["original_max_position_embeddings"]),
-        )
-    raise ModelLoadError(f"{folder}/config.json: rope scaling {kind!r} is not supported (default, linear, llama3 are)")
 
 
 def _eos_ids(raw: dict[str, Any], folder: Path) -> frozenset[int]:

@@ -1,41 +1,37 @@
 """Model families by the architecture name that their files carry."""
 
-from typing import Protocol
-
-import torch
+from collections.abc import Callable
 
 from engine.errors import ModelLoadError
+from engine.layers.decoder import Decoder
 from engine.loader.checkpoint import Weights
 from engine.models.config import ModelConfig
-from engine.models.llama import LlamaModel
-from kernels.batch import TokenBatch
-from kernels.operations import HeadShape, KVCache, Operations
+from engine.models.gemma import gemma2, gemma3
+from engine.models.llama import llama
+from engine.models.mistral import mistral, mixtral
+from engine.models.parts import Parts
+from engine.models.phi3 import phi3
+from engine.models.qwen2 import qwen2
+from engine.models.qwen3 import qwen3
+from kernels.operations import Operations
+
+FAMILIES: dict[str, Callable[[Parts], Decoder]] = {
+    "gemma2": gemma2,
+    "gemma3": gemma3,
+    "llama": llama,
+    "mistral": mistral,
+    "mixtral": mixtral,
+    "phi3": phi3,
+    "qwen2": qwen2,
+    "qwen3": qwen3,
+    "qwen3_moe": qwen3,
+}
 
 
-class Model(Protocol):
-    heads: HeadShape
-    num_parameters: int
-
-    def forward(self, token_ids: torch.Tensor, batch: TokenBatch, cache: KVCache) -> torch.Tensor:
-        """token_ids [T] int64 -> hidden states after the last norm, [T, hidden] in the operations' dtype."""
-        ...
-
-    def logits(self, x: torch.Tensor, num_generated: int) -> torch.Tensor:
-        """Hidden states [R, hidden], the first num_generated of generated tokens -> [R, vocab] float32."""
-        ...
-
-
-class Family(Protocol):
-    def __call__(self, config: ModelConfig, weights: Weights, operations: Operations, context_length: int) -> Model: ...
-
-
-FAMILIES: dict[str, Family] = {"llama": LlamaModel}
-
-
-def build_model(config: ModelConfig, weights: Weights, operations: Operations, context_length: int) -> Model:
-    """Raises ModelLoadError for a family that is not here."""
+def build_model(config: ModelConfig, weights: Weights, operations: Operations, num_positions: int) -> Decoder:
+    """A model with rotary tables for so many positions. Raises ModelLoadError for a family that is not here."""
     family = FAMILIES.get(config.architecture)
     if family is None:
         known = ", ".join(sorted(FAMILIES))
         raise ModelLoadError(f"no model family {config.architecture!r} (there is: {known}); choose another model")
-    return family(config, weights, operations, context_length)
+    return family(Parts(config, weights, operations, num_positions))
