@@ -1,18 +1,24 @@
 """Carries out a StepPlan: weights, KV cache and sampler of one model on one device. Knows no queue, no prefixes."""
 
 import threading
+from collections.abc import Iterator
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from engine.block_memory import BlockMemory
 from engine.chat_template import ChatTemplate
-from engine.errors import ModelLoadError
+from engine.errors import EngineError, ModelLoadError
 from engine.loader.checkpoint import Checkpoint, load_checkpoint
 from engine.models.config import ModelConfig
 from engine.models.registry import build_model
-from engine.plan import PlannedSequence, Sample, StepPlan, StepResult
-from engine.sampler import RowSampling, Sampler
-from engine.types import EngineInfo, EngineOptions
+from engine.plan import Sample, StepPlan, StepResult
+from engine.pooling import Pooler
+from engine.request import Request
+from engine.sampling.logprobs import SLICE, prompt_logprobs
+from engine.sampling.sampler import Sampler
+from engine.types import EngineInfo, EngineOptions, TokenLogprobs
 from kernels.batch import BLOCK_SIZE, SequenceRows, TokenBatch
 from kernels.cpu.build import KernelUnavailableError
 from kernels.dispatch import choose_operations
@@ -43,8 +49,9 @@ class Runner:
         cache = self._operations.new_cache(config.num_layers, self.num_blocks, heads, options.kv_cache_dtype)
         self._memory = BlockMemory(cache, self.num_host_blocks)
         self._forward = self._operations.compile(self._model.forward, max_rows=options.max_batch_tokens)
-        self._logits = self._operations.compile(self._model.logits, max_rows=options.max_batch_size)
-        self._sampler = Sampler()
+        self._logits = self._operations.compile(self._model.logits, max_rows=max(options.max_batch_size, SLICE))
+        self._sampler = Sampler(self._operations.sampling)
+        self._pooler = Pooler()
         self.tokenizer = checkpoint.tokenizer
         self.chat_template = _chat_template(checkpoint)
         self.info = EngineInfo(
@@ -58,40 +65,67 @@ class Runner:
             has_chat_template=self.chat_template is not None,
         )
 
+    @torch.inference_mode()
     def run(self, plan: StepPlan) -> StepResult:
-        """Carry out the transfers, compute every planned token, choose the next one of each sequence that samples."""
+        """Carry out the transfers, compute every planned token; then what follows from the hidden states."""
         self._memory.carry_out(plan.transfers)
         if not plan.sequences:
             return StepResult()
-        sampling = [planned for planned in plan.sequences if planned.samples]
-        token_ids = self._sampler.choose(self.logits(plan), [_row_sampling(planned) for planned in sampling])
-        return StepResult([Sample(token_id) for token_id in token_ids])
+        hidden, batch = self._run_model(plan)
+        return StepResult(
+            self._samples(plan, hidden, batch),
+            self._prompt_logprobs(plan, hidden, batch),
+            self._embeddings(plan, hidden, batch),
+        )
 
     @torch.inference_mode()
     def logits(self, plan: StepPlan) -> torch.Tensor:
         """Of each sequence that samples, in plan order: [R, vocab] float32."""
-        hidden, batch = self._run_model(plan)
-        ends = [s.num_tokens - 1 for s in plan.sequences]
-        rows = [
-            int(batch.row_of[first + end])
-            for s, first, end in zip(plan.sequences, batch.first_token, ends, strict=True)
-            if s.samples
-        ]
-        return self._logits_of(hidden, rows, batch.num_generated)
+        logits, places = self._last_logits(plan, *self._run_model(plan))
+        return logits[torch.from_numpy(np.argsort(places)).to(logits.device)]
 
-    def _logits_of(self, hidden: torch.Tensor, rows: list[int], num_generated: int) -> torch.Tensor:
-        """Of rows of `hidden` in any order, [R, vocab] float32 in that order."""
-        if not rows:
-            return torch.empty(0, self.info.vocab_size, device=self._operations.device)
-        # The model takes generated tokens' rows first.
-        order = sorted(range(len(rows)), key=lambda place: rows[place])
-        index = torch.tensor([rows[place] for place in order], device=self._operations.device)
-        logits = self._logits(hidden[index], sum(row < num_generated for row in rows))
-        if order == list(range(len(rows))):
-            return logits
-        back = torch.empty(len(rows), dtype=torch.long)
-        back[torch.tensor(order)] = torch.arange(len(rows))
-        return logits[back.to(logits.device)]
+    def _last_logits(
+        self, plan: StepPlan, hidden: torch.Tensor, batch: TokenBatch
+    ) -> tuple[torch.Tensor, npt.NDArray[np.intp]]:
+        """[R, vocab] float32 in the order of the batch's rows, and which of the sampling sequences each row is."""
+        last = batch.first_token + np.array([s.num_tokens - 1 for s in plan.sequences])
+        rows = batch.row_of[last[[s.samples for s in plan.sequences]]]
+        if not len(rows):
+            return hidden.new_empty(0, self.info.vocab_size, dtype=torch.float32), rows
+        places = np.argsort(rows)
+        index = torch.from_numpy(rows[places]).to(hidden.device)
+        return self._logits(hidden[index], int((rows < batch.num_generated).sum())), places
+
+    def _samples(self, plan: StepPlan, hidden: torch.Tensor, batch: TokenBatch) -> list[Sample | EngineError]:
+        """The next token of each sequence that samples, in plan order."""
+        logits, places = self._last_logits(plan, hidden, batch)
+        if not len(places):
+            return []
+        requests = [planned.request for planned in plan.sequences if planned.samples]
+        chosen = self._sampler.choose(logits, [requests[place] for place in places])
+        return [chosen[row] for row in np.argsort(places)]
+
+    def _prompt_logprobs(
+        self, plan: StepPlan, hidden: torch.Tensor, batch: TokenBatch
+    ) -> dict[Request, list[TokenLogprobs]]:
+        found = {}
+        for request, start, rows in _prompt_rows(plan, batch):
+            num_top = request.params.sampling.prompt_logprobs
+            if num_top is not None:
+                targets = request.token_ids[start + 1 : min(start + 1 + rows.stop - rows.start, request.num_prompt)]
+                found[request] = prompt_logprobs(
+                    hidden[rows], targets, num_top, lambda x: self._logits(x, 0), self._operations.sampling
+                )
+        return found
+
+    def _embeddings(self, plan: StepPlan, hidden: torch.Tensor, batch: TokenBatch) -> dict[Request, tuple[float, ...]]:
+        found = {}
+        for request, start, rows in _prompt_rows(plan, batch):
+            if request.params.pooling is not None:
+                embedding = self._pooler.push(request, start, hidden[rows])
+                if embedding is not None:
+                    found[request] = embedding
+        return found
 
     def _run_model(self, plan: StepPlan) -> tuple[torch.Tensor, TokenBatch]:
         self._use_threads()
@@ -154,9 +188,10 @@ def _chat_template(checkpoint: Checkpoint) -> ChatTemplate | None:
     return ChatTemplate(checkpoint.chat_template, bos, eos, text_of.values())
 
 
-def _row_sampling(planned: PlannedSequence) -> RowSampling:
-    request = planned.request
-    sampling = request.params.sampling
-    return RowSampling(
-        sampling.temperature, sampling.top_k, sampling.top_p, sampling.seed, planned.start + planned.num_tokens
-    )
+def _prompt_rows(plan: StepPlan, batch: TokenBatch) -> Iterator[tuple[Request, int, slice]]:
+    """Each sequence that runs tokens of its prompt: where in the prompt they begin, and the batch's rows of them."""
+    for planned, first in zip(plan.sequences, batch.first_token.tolist(), strict=True):
+        count = min(planned.num_tokens, planned.request.num_prompt - planned.start)
+        if count > 0:
+            row = int(batch.row_of[first])  # a sequence's prompt rows are neighbours
+            yield planned.request, planned.start, slice(row, row + count)

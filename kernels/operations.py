@@ -13,6 +13,7 @@ import torch
 
 from kernels.batch import TokenBatch
 from kernels.matrix import Matrix
+from kernels.sampling import SamplingOperations
 
 Activation = Literal["silu", "gelu_tanh"]
 CacheDtype = Literal["auto", "int8", "fp8"]
@@ -115,6 +116,11 @@ class Operations(Protocol):
     name: str
     device: torch.device
     dtype: torch.dtype
+
+    @property
+    def sampling(self) -> SamplingOperations:
+        """What chooses tokens from `logits`' result."""
+        ...
 
     def supports(self, shape: ModelShape) -> bool: ...
 

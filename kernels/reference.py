@@ -23,6 +23,7 @@ from kernels.operations import (
     PackedWeight,
     RotaryTables,
 )
+from kernels.reference_sampling import ReferenceSampling
 
 ROWS = 8
 _MAX_GATHERED = 1 << 15  # keys of all tiles gathered at once: bounds the scratch memory
@@ -37,6 +38,7 @@ class ReferenceOperations:
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
+        self.sampling = ReferenceSampling()
 
     def supports(self, shape: ModelShape) -> bool:
         return True

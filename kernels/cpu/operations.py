@@ -21,6 +21,7 @@ from kernels.operations import (
     PackedWeight,
     RotaryTables,
 )
+from kernels.reference_sampling import ReferenceSampling
 
 
 class CpuOperations:
@@ -36,6 +37,7 @@ class CpuOperations:
         self.name = level.name
         self._bf16_copy = bf16_copy
         self._machine = Machine(load_library(level))
+        self.sampling = ReferenceSampling()
 
     def supports(self, shape: ModelShape) -> bool:
         whole_groups = shape.hidden_size % 32 == 0 and shape.intermediate_size % 32 == 0

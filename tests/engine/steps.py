@@ -8,7 +8,7 @@ from engine.types import GenerationRequest, SamplingParams
 
 def make_request(prompt: list[int], blocks: range | list[int], **sampling: object) -> Request:
     params = GenerationRequest(
-        request_id="r", prompt_token_ids=prompt, sampling=SamplingParams(**{"temperature": 0.0, **sampling})
+        request_id="r", prompt_token_ids=prompt, sampling=SamplingParams(**{"temperature": 0.0, "seed": 0, **sampling})
     )
     return Request(params=params, token_ids=list(prompt), num_prompt=len(prompt), block_ids=list(blocks))
 

@@ -20,6 +20,7 @@ from kernels.operations import (
     PackedWeight,
     RotaryTables,
 )
+from kernels.reference_sampling import ReferenceSampling
 
 _PANEL = 32
 _HEAD_DIMS = (32, 64, 96, 128)
@@ -34,6 +35,7 @@ class Avx512Operations:
 
     def __init__(self) -> None:
         self._library = load_library()
+        self.sampling = ReferenceSampling()
         pointer, integer = ctypes.c_void_p, ctypes.c_int
         for name, num_pointers, rest in (
             ("product_bf16", 3, [integer] * 4),
