@@ -10,6 +10,7 @@ import torch
 from engine.block_memory import BlockMemory
 from engine.chat_template import ChatTemplate
 from engine.errors import EngineError, ModelLoadError
+from engine.grammar.masks import MaskJob, MaskWorker
 from engine.loader.checkpoint import Checkpoint, load_checkpoint
 from engine.models.config import ModelConfig
 from engine.models.registry import build_model
@@ -51,6 +52,7 @@ class Runner:
         self._forward = self._operations.compile(self._model.forward, max_rows=options.max_batch_tokens)
         self._logits = self._operations.compile(self._model.logits, max_rows=max(options.max_batch_size, SLICE))
         self._sampler = Sampler(self._operations.sampling)
+        self._masks = MaskWorker(config.vocab_size)
         self._pooler = Pooler()
         self.tokenizer = checkpoint.tokenizer
         self.chat_template = _chat_template(checkpoint)
@@ -71,9 +73,11 @@ class Runner:
         self._memory.carry_out(plan.transfers)
         if not plan.sequences:
             return StepResult()
+        sampling = [planned.request for planned in plan.sequences if planned.samples]
+        masks = self._masks.begin({i: request.matcher for i, request in enumerate(sampling) if request.matcher})
         hidden, batch = self._run_model(plan)
         return StepResult(
-            self._samples(plan, hidden, batch),
+            self._samples(plan, hidden, batch, masks),
             self._prompt_logprobs(plan, hidden, batch),
             self._embeddings(plan, hidden, batch),
         )
@@ -96,13 +100,17 @@ class Runner:
         index = torch.from_numpy(rows[places]).to(hidden.device)
         return self._logits(hidden[index], int((rows < batch.num_generated).sum())), places
 
-    def _samples(self, plan: StepPlan, hidden: torch.Tensor, batch: TokenBatch) -> list[Sample | EngineError]:
-        """The next token of each sequence that samples, in plan order."""
+    def _samples(
+        self, plan: StepPlan, hidden: torch.Tensor, batch: TokenBatch, masks: MaskJob
+    ) -> list[Sample | EngineError]:
+        """The next token of each sequence that samples, in plan order; so is what `masks` are of."""
         logits, places = self._last_logits(plan, hidden, batch)
         if not len(places):
             return []
         requests = [planned.request for planned in plan.sequences if planned.samples]
-        chosen = self._sampler.choose(logits, [requests[place] for place in places])
+        mask_of = masks.collect()
+        mask_of = {row: mask_of[place] for row, place in enumerate(places.tolist()) if place in mask_of}
+        chosen = self._sampler.choose(logits, [requests[place] for place in places], mask_of)
         return [chosen[row] for row in np.argsort(places)]
 
     def _prompt_logprobs(

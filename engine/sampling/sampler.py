@@ -8,6 +8,7 @@ import numpy.typing as npt
 import torch
 
 from engine.errors import EngineError, InvalidRequest, LogitsNotFinite
+from engine.grammar.masks import Mask
 from engine.per_request import PerRequest
 from engine.plan import Sample
 from engine.request import Request
@@ -25,9 +26,6 @@ from kernels.sampling import (
     SparseRows,
 )
 
-Mask: TypeAlias = npt.NDArray[
-    np.int32
-]  # [ceil(V / 32)], token 0 in the lowest bit of the first word: llguidance's form
 _Entries: TypeAlias = tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]
 _NO_ENTRIES: _Entries = (np.zeros(0, np.int32), np.zeros(0, np.float32))
 

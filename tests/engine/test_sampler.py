@@ -11,9 +11,10 @@ import torch
 from scipy.stats import chisquare
 
 from engine.errors import EngineError, InvalidRequest, LogitsNotFinite
+from engine.grammar.masks import Mask
 from engine.plan import Sample
 from engine.request import Request, Status
-from engine.sampling.sampler import Mask, Sampler
+from engine.sampling.sampler import Sampler
 from engine.types import GenerationRequest, SamplingParams
 from engine.validation import normalised
 from kernels.reference_sampling import ReferenceSampling
