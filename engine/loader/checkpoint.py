@@ -80,3 +80,12 @@ def expect_shape(name: str, found: tuple[int, ...], wanted: tuple[int, ...]) -> 
             f"tensor {name} has shape {list(found)}, the config calls for {list(wanted)}; "
             "the file is damaged or of another model: download it again"
         )
+
+
+def expect_finite(name: str, values: torch.Tensor) -> torch.Tensor:
+    """The same values. One pass without a temporary: a sum is finite only if all values are, and an honest one is."""
+    import torch
+
+    if not bool(torch.isfinite(values.sum(dtype=torch.float32))):
+        raise ModelLoadError(f"tensor {name} holds values that are not finite; {_REMEDY}")
+    return values

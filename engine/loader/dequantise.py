@@ -7,8 +7,9 @@ import torch
 from gguf.constants import GGMLQuantizationType as Kind
 
 from engine.errors import ModelLoadError
-from engine.loader.gguf_file import REMEDY, GGUFTensor
-from engine.loader.quantised import is_group_format, quantised_matrix
+from engine.loader.checkpoint import expect_finite
+from engine.loader.gguf_blocks import is_group_format, quantised_matrix
+from engine.loader.gguf_file import GGUFTensor
 from kernels.matrix import Matrix, QuantisedMatrix, dense
 
 _PLAIN = {Kind.F32: torch.float32, Kind.F16: torch.float16, Kind.BF16: torch.bfloat16, Kind.F64: torch.float64}
@@ -18,7 +19,7 @@ def dequantise(tensor: GGUFTensor) -> torch.Tensor:
     """The tensor's values, float32, of `tensor.shape`; F16 and BF16 keep their type. Raises ModelLoadError."""
     if is_group_format(tensor.kind):
         return dense(_quantised(tensor)).view(tensor.shape)
-    return _finite(_values(tensor), tensor.name).view(tensor.shape)
+    return expect_finite(tensor.name, _values(tensor)).view(tensor.shape)
 
 
 def matrix(tensor: GGUFTensor) -> Matrix:
@@ -29,8 +30,8 @@ def matrix(tensor: GGUFTensor) -> Matrix:
 def _quantised(tensor: GGUFTensor) -> QuantisedMatrix:
     *rows, columns = tensor.shape
     found = quantised_matrix(tensor.data, tensor.kind, (math.prod(rows), columns))
-    _finite(found.scales, tensor.name)
-    _finite(found.minimums, tensor.name)
+    expect_finite(tensor.name, found.scales)
+    expect_finite(tensor.name, found.minimums)
     return found
 
 
@@ -45,10 +46,3 @@ def _values(tensor: GGUFTensor) -> torch.Tensor:
             f"tensor {tensor.name} is stored as {tensor.kind.name}, which can't be read ({error}); "
             "use a Q4_1, Q8_0, K-quant, F16 or BF16 file of this model"
         ) from error
-
-
-def _finite(values: torch.Tensor, name: str) -> torch.Tensor:
-    # One pass without a temporary: a sum is finite only if all values are, and that of honest weights is.
-    if not bool(torch.isfinite(values.sum(dtype=torch.float32))):
-        raise ModelLoadError(f"tensor {name} holds values that are not finite; {REMEDY}")
-    return values
