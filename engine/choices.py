@@ -48,6 +48,7 @@ def make_choices(params: GenerationRequest, max_length: int, matcher: TokenMatch
                 choices=choices,
                 matcher=matcher.fork() if matcher is not None and index else matcher,
                 uses_cached_prefix=not (runs_whole_prompt and index == 0),
+                shows_logprobs=params.sampling.logprobs is not None,
             )
         )
     return choices[0]

@@ -94,8 +94,7 @@ class Engine:
             self._answers[choice] = Answer(choice, self.tokenizer)
         num_given, num_made = request.params.n, len(request.choices)
         if num_made > num_given:
-            shows_logprobs = request.params.sampling.logprobs is not None
-            self._best_of[request] = BestOf(num_given, num_made, shows_logprobs)
+            self._best_of[request] = BestOf(num_given, num_made, request.shows_logprobs)
         self.scheduler.add(request)
         return request
 

@@ -51,6 +51,7 @@ class Request:
     turn: int = 0  # order of arrival while it waits, order of admission afterwards
     index: int = 0  # which of the choices it is
     choices: list["Request"] = field(default_factory=list)  # all for one prompt, this one included; one shared list
+    shows_logprobs: bool = False  # False when they are taken only to tell which choices are the best
     matcher: TokenMatcher | None = None
     num_preemptions: int = 0
     max_length: int = 0  # prompt and answer together may not grow beyond this

@@ -1,11 +1,8 @@
-"""Whatever arrives, shares, is aborted or preempted: each request gets what it gets alone, and no block leaks."""
+"""Requests through the whole engine: prefix hits, aborts, ends, refusals, failures, and what comes beside the text."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from toy_runner import BOS, EOS, ToyRunner, ToyTokenizer, answer_alone
 
 from engine.engine import Engine, Output
@@ -66,98 +63,6 @@ def check_books(answer: list[Delta], num_prompt: int) -> None:
     assert [delta.finish_reason is not None for delta in answer] == [False] * (len(answer) - 1) + [True]
     assert answer[-1].num_generated_tokens == len(tokens(answer))
     assert all(delta.num_prompt_tokens == num_prompt for delta in answer)
-
-
-# --- any history ----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Arrival:
-    stem: int  # arrivals of one stem share a prefix
-    length: int
-    max_tokens: int
-    salt: str
-    key: str
-    priority: int
-    delay: int  # steps since the arrival before
-    aborted_after: int | None  # steps after its own arrival
-    seed: int
-
-    @property
-    def prompt(self) -> list[int]:
-        return [self.stem] * (self.length - 1) + [self.seed]
-
-
-arrivals = st.builds(
-    Arrival,
-    stem=st.integers(0, 2),
-    length=st.one_of(st.integers(1, 70), st.sampled_from([16, 17, 32, 33, 48, 64])),
-    max_tokens=st.integers(0, 40),
-    salt=st.sampled_from(["", "other"]),
-    key=st.sampled_from(["x", "y"]),
-    priority=st.integers(0, 1),
-    delay=st.integers(0, 4),
-    aborted_after=st.one_of(st.none(), st.none(), st.integers(0, 25)),
-    seed=st.integers(0, 3),
-)
-
-
-@settings(max_examples=150, deadline=None)
-@given(
-    history=st.lists(arrivals, min_size=1, max_size=14),
-    num_blocks=st.integers(8, 24),
-    max_batch_tokens=st.integers(5, 80),
-    max_batch_size=st.integers(1, 8),
-    exact=st.booleans(),
-)
-def test_each_request_gets_what_it_gets_alone_and_no_block_leaks(
-    history: list[Arrival], num_blocks: int, max_batch_tokens: int, max_batch_size: int, exact: bool
-) -> None:
-    toy = ToyRunner(num_blocks=num_blocks, max_batch_tokens=max_batch_tokens, check_roles=exact)
-    engine = make(toy, max_batch_tokens=max_batch_tokens, max_batch_size=max_batch_size, exact_prefix=exact)
-    requests: dict[Request, Arrival] = {}
-    aborts: dict[int, list[Request]] = {}
-    outputs: dict[Request, list[Output]] = {}
-    due = [sum(each.delay for each in history[: i + 1]) for i in range(len(history))]
-    step = 0
-    while engine.has_work or step <= due[-1]:
-        for i, each in enumerate(history):
-            if due[i] == step:
-                request = engine.add_request(_request(str(i), each))
-                requests[request] = each
-                if each.aborted_after is not None:
-                    aborts.setdefault(step + each.aborted_after, []).append(request)
-        for request in aborts.get(step, []):
-            engine.abort(request)
-            engine.abort(request)
-        engine.check_integrity()
-        for output in engine.step():
-            outputs.setdefault(output.request, []).append(output)
-        engine.check_integrity()
-        step += 1
-        assert step < 5000
-    assert engine.scheduler.pool.num_free == num_blocks
-    for request, each in requests.items():
-        expected = answer_alone(each.prompt, each.max_tokens, engine.info.context_length, each.seed)
-        answer = deltas(outputs.get(request, []))
-        if request.finish_reason == "abort":
-            assert tokens(answer) == expected[: len(tokens(answer))]
-            continue
-        assert tokens(answer) == expected
-        assert text(answer) == toy.tokenizer.decode(expected)
-        assert answer[-1].finish_reason == ("stop" if EOS in expected else "length")
-        check_books(answer, each.length)
-
-
-def _request(name: str, arrival: Arrival) -> GenerationRequest:
-    return GenerationRequest(
-        request_id=name,
-        prompt_token_ids=arrival.prompt,
-        sampling=SamplingParams(max_tokens=arrival.max_tokens, seed=arrival.seed),
-        cache_salt=arrival.salt,
-        fairness_key=arrival.key,
-        priority=arrival.priority,
-    )
 
 
 # --- the prefix cache -----------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ The next token is a hash of all tokens before it. Each physical slot stores whic
 tokens was written to it, so that a wrong block table, a stale block or a bad prefix hit fails the step that reads it.
 """
 
+import functools
 import hashlib
 import itertools
 import time
@@ -11,6 +12,8 @@ import weakref
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from engine.errors import EngineError
 from engine.plan import PlannedSequence, Sample, StepPlan, StepResult, Transfer
@@ -21,6 +24,7 @@ EOS, BOS, VOCAB = 256, 257, 258
 BLOCK = 16
 
 
+@functools.lru_cache(maxsize=2**18)
 def chain(parent: bytes, token: int) -> bytes:
     return hashlib.blake2b(parent + token.to_bytes(2, "little"), digest_size=8).digest()
 
@@ -85,13 +89,14 @@ def logprobs_of(tail: bytes, token: int, num_top: int) -> TokenLogprobs:
     return TokenLogprobs(token, logprob_of(tail, token), top)
 
 
+def tails_of(tokens: list[int]) -> list[bytes]:
+    """The hash of what stands before each token, and of all of them."""
+    return list(itertools.accumulate(tokens, chain, initial=b""))
+
+
 def prompt_logprobs_alone(prompt: list[int], num_top: int) -> list[TokenLogprobs]:
     """Of each token but the first."""
-    tail, found = b"", []
-    for token, following in itertools.pairwise(prompt):
-        tail = chain(tail, token)
-        found.append(logprobs_of(tail, following, num_top))
-    return found
+    return [logprobs_of(tail, token, num_top) for tail, token in zip(tails_of(prompt)[1:-1], prompt[1:], strict=True)]
 
 
 @dataclass
@@ -190,6 +195,11 @@ class ToyRunner:
         else:
             assert sampling.seed is not None
             token = next_token(tail, sampling.seed if sampling.temperature else 0)
+        if request.matcher is not None:
+            mask = np.zeros(-(-VOCAB // 32), np.int32)
+            request.matcher.fill_mask(mask)
+            allowed = np.flatnonzero(np.unpackbits(mask.view(np.uint8), bitorder="little"))
+            token = int(allowed[token % len(allowed)])
         return Sample(token, None if sampling.logprobs is None else logprobs_of(tail, token, sampling.logprobs))
 
     def _look_at_prompt(self, planned: PlannedSequence, tails: list[bytes], result: StepResult) -> None:
