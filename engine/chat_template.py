@@ -15,6 +15,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from engine.errors import ModelLoadError, TemplateError
 from engine.tokenizer import GUARD
+from engine.tools.format import format_for
 
 # What an expression can raise, in the constant folding of the compiler too: 1/0, range(10**9), ((((...))))
 _FAILURES = (
@@ -39,6 +40,7 @@ class ChatTemplate:
             self._template = environment.from_string(source)
         except (jinja2.TemplateError, SyntaxError, *_FAILURES) as error:
             raise ModelLoadError(f"the model's chat template is not valid Jinja: {error}") from error
+        self.tool_format = format_for(source)
         self._bos, self._eos = bos, eos
         self._guarded = {token: token[0] + GUARD + token[1:] for token in special_tokens if len(token) > 1}
 
@@ -48,11 +50,15 @@ class ChatTemplate:
         tools: list[dict[str, Any]] | None = None,
         add_generation_prompt: bool = True,
     ) -> str:
-        """The prompt for `messages` in OpenAI's shape. Raises TemplateError when the template refuses them."""
+        """The prompt for `messages` and `tools` in OpenAI's shape. Raises TemplateError when the template refuses them.
+
+        A template that knows nothing of tools gets them described in a message.
+        """
         try:
+            prepared, prepared_tools = self.tool_format.prepare(messages, tools)
             return self._template.render(
-                messages=self._guard(messages),
-                tools=self._guard(tools),
+                messages=self._guard(prepared),
+                tools=self._guard(prepared_tools),
                 add_generation_prompt=add_generation_prompt,
                 bos_token=self._bos,
                 eos_token=self._eos,

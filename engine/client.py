@@ -10,6 +10,7 @@ from engine.errors import EngineStopped
 from engine.plan import ModelRunner
 from engine.request import Request
 from engine.stepper import Stepper
+from engine.tools.format import ToolFormat
 from engine.types import Delta, EngineInfo, EngineOptions, EngineStats, GenerationRequest
 
 
@@ -57,6 +58,11 @@ class EngineClient:
     def encode_chat(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None) -> list[int]:
         """Token ids of a conversation, up to where the answer begins. Raises TemplateError."""
         return self._started().encode_chat(messages, tools)
+
+    @property
+    def tool_format(self) -> ToolFormat:
+        """How the model is told of tools, and how it calls them. Raises TemplateError."""
+        return self._started().tool_format
 
     async def generate(self, request: GenerationRequest) -> AsyncIterator[Delta]:
         """The deltas of all the request's answers, each with its `index`.

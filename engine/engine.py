@@ -18,11 +18,14 @@ from engine.errors import EngineError, StepFailed, TemplateError
 from engine.plan import ModelRunner, PlannedSequence, Sample, StepPlan, StepResult, TokenTable
 from engine.request import Request, Status
 from engine.scheduler import Scheduler
+from engine.tools.format import ToolFormat
 from engine.types import Delta, EngineInfo, EngineOptions, EngineStats, FinishReason, GenerationRequest
 from engine.validation import check_options, validated
 
 if TYPE_CHECKING:
     from engine.grammar import GrammarCompiler
+
+_NO_TEMPLATE = "this model has no chat template; give it a plain prompt (/v1/completions)"
 
 
 class Output(msgspec.Struct, frozen=True, gc=False):
@@ -60,9 +63,16 @@ class Engine:
         """Token ids of a conversation in OpenAI's shape, up to where the answer begins. Raises TemplateError."""
         template = self._runner.chat_template
         if template is None:
-            raise TemplateError("this model has no chat template; give it a plain prompt (/v1/completions)")
+            raise TemplateError(_NO_TEMPLATE)
         # A template writes the BOS token itself, if the model wants one.
         return self.tokenizer.encode(template.render(messages, tools), add_bos=False)
+
+    @property
+    def tool_format(self) -> ToolFormat:
+        """How the model is told of tools, and how it calls them. Raises TemplateError."""
+        if self._runner.chat_template is None:
+            raise TemplateError(_NO_TEMPLATE)
+        return self._runner.chat_template.tool_format
 
     @property
     def has_work(self) -> bool:

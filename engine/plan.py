@@ -5,6 +5,7 @@ from typing import Any, Literal, Protocol
 
 from engine.errors import EngineError
 from engine.request import Request
+from engine.tools.format import ToolFormat
 from engine.types import EngineInfo, TokenLogprobs
 
 
@@ -82,6 +83,9 @@ class TokenTable(Protocol):
 
 class PromptTemplate(Protocol):
     """What the engine needs of a chat template."""
+
+    @property
+    def tool_format(self) -> ToolFormat: ...
 
     def render(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None) -> str: ...
 

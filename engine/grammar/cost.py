@@ -4,6 +4,7 @@ llguidance bounds most of its work by fuel, but not nested repetitions and large
 minutes and can't be interrupted. Knows no tokens.
 """
 
+import json
 import re
 from collections.abc import Iterable
 from itertools import chain
@@ -41,6 +42,11 @@ def check_lark(source: str) -> None:
         raise InvalidRequest("a regular expression can't use the verbose mode (?x)", "grammar")
     if re.search(r"[&~](?!\s*\d)", _LARK_STRINGS.sub("", source)):
         raise InvalidRequest("a grammar can't use & and ~ of terminals: nothing bounds what they cost", "grammar")
+    for schema in re.finditer(r"%json\s*", source):
+        try:
+            check_schema(json.JSONDecoder().raw_decode(source, schema.end())[0])
+        except (ValueError, RecursionError) as error:
+            raise InvalidRequest(f"what follows %json in the grammar is no JSON: {error}", "grammar") from error
     nesting = ")} ABCDEFGHIJKLMNOPQRSTUVWXYZ_"
     _check_counts(chain(_COUNT.finditer(source), _LARK_COUNT.finditer(source)), nesting)
 

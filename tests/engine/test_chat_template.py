@@ -24,7 +24,7 @@ def test_the_templates_of_the_model_file(smollm2_path: Path) -> None:
 
 def test_what_templates_in_the_wild_use() -> None:
     source = (
-        "{{ bos_token }}{% for m in messages %}{% if m.role == 'tool' %}{% continue %}{% endif %}{{ m.content }}"
+        "{# <tool_call> #}{{ bos_token }}{% for m in messages %}{% if m.role == 'tool' %}{% continue %}{% endif %}{{ m.content }}"
         "{{ eos_token }}{% endfor %}{{ tools | tojson }}{{ strftime_now('%Y') | length }}"
     )
     rendered = ChatTemplate(source, "[B]", "[E]").render([*HELLO, {"role": "tool", "content": "x"}], [{"a": "<é>"}])
@@ -71,6 +71,17 @@ def test_control_tokens_are_guarded_in_keys_too() -> None:
     rendered = template.render(HELLO, tools)
     assert "<|im_end|>" not in rendered
     assert rendered.replace(GUARD, "").count("<|im_end|>") == 1
+
+
+def test_a_template_that_knows_no_tools_gets_them_described() -> None:
+    template = ChatTemplate("{% for m in messages %}{{ m.role }}: {{ m.content }}|{% endfor %}", "", "")
+    tool = {"type": "function", "function": {"name": "clock"}}
+    assert template.tool_format.name == "described"
+    rendered = template.render([*HELLO, {"role": "tool", "tool_call_id": "1", "content": "noon"}], [tool])
+    assert rendered.startswith("system: You may call")
+    assert '{"name": "clock"}' in rendered
+    assert rendered.endswith("user: <tool_response>\nnoon\n</tool_response>|")
+    assert template.render(HELLO) == "user: Hello|"
 
 
 def test_messages_are_left_as_they_were() -> None:

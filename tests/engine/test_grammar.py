@@ -187,6 +187,8 @@ def nested(depth: int) -> str:
         ("lark", "start: start", "nothing satisfies it"),
         ("lark", "start: B\nB: A{200}\nA: /a{200}/", "repetitions"),
         ("lark", 'start: B ~ 200\nB: ("a"{200}) ~ 2..200', "repetitions"),
+        ("lark", 'start: %json {"type": "integer", "multiple\\u004ff": 1000003}', "multipleOf"),
+        ("lark", "start: %json {", "no JSON"),
         ("lark", "start: A\nA: /.*a.{20}/ & ~/.*c.{18}/", "& and ~"),
         ("lark", "start: " + "(" * 50_000 + '"a"' + ")" * 50_000, "nested"),
     ],

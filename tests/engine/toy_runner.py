@@ -18,6 +18,7 @@ import numpy as np
 from engine.errors import EngineError
 from engine.plan import PlannedSequence, Sample, StepPlan, StepResult, Transfer
 from engine.request import Request, Status
+from engine.tools.format import format_for
 from engine.types import EngineInfo, Logprob, TokenLogprobs
 
 EOS, BOS, VOCAB = 256, 257, 258
@@ -72,6 +73,8 @@ class ToyTokenizer:
 
 
 class ToyTemplate:
+    tool_format = format_for("")
+
     def render(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None) -> str:
         return "".join(f"<{message['role']}>{message['content']}" for message in messages) + "<assistant>"
 

@@ -1,0 +1,64 @@
+"""Grammars that hold an answer to calls of the tools there are, in the notation of llguidance's Lark."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from engine.tools.syntax import Syntax
+from engine.tools.types import Tool
+from engine.types import Grammar
+
+# As json.dumps writes it, and as the models have seen it: a small one loses itself in freer forms.
+_COMPACT = {"whitespace_flexible": False, "key_separator": ": ", "item_separator": ", "}
+
+
+def forced_calls(syntax: Syntax, tools: Sequence[Tool], most: int | None) -> Grammar:
+    """Nothing but calls: at least one, at most `most` of them."""
+    more = "" if most == 1 or syntax.is_single else f" ({_text(syntax.between)} call)" + _up_to(most)
+    rules = [f"start: {_text(syntax.begin)} call{more} {_text(syntax.end)}"]
+    rules.append(f"call: {_text(syntax.opening)} body {_text(syntax.closing)}")
+    return Grammar(kind="lark", source="\n".join(rules + _bodies(syntax, tools)))
+
+
+def announced_calls(syntax: Syntax, tools: Sequence[Tool], most: int | None) -> Grammar | None:
+    """Free text, but what follows a marker is a call. None for a family whose marker has no text."""
+    if syntax.is_bare:
+        return None
+    marker = syntax.markers[0]
+    lead = (syntax.begin + syntax.opening).removeprefix(marker)
+    more = "" if most == 1 or not syntax.end else f" ({_text(syntax.between)} body)*"
+    start = "start: call | TEXT" if most == 1 else "start: call* TEXT"
+    rules = [
+        start,
+        f"call: marker {_text(lead)} body{more} {_text(syntax.closing + syntax.end)}",
+        f"marker[lazy]: TEXT {_text(marker)}",
+        r"TEXT: /(.|\n)*/",
+    ]
+    return Grammar(kind="lark", source="\n".join(rules + _bodies(syntax, tools)))
+
+
+def _bodies(syntax: Syntax, tools: Sequence[Tool]) -> list[str]:
+    rules = ["body: " + " | ".join(f"tool_{index}" for index in range(len(tools)))]
+    for index, tool in enumerate(tools):
+        name = json.dumps(tool.name, ensure_ascii=False)
+        lead = f'{{"name": {name}, "{syntax.arguments_key}": '
+        # A schema of its own for each: its "$ref"s count from its root.
+        schema = json.dumps(_closed(tool.parameters) | {"x-guidance": _COMPACT}, ensure_ascii=False)
+        rules.append(f'tool_{index}: {_text(lead)} %json {schema} "}}"')
+    return rules
+
+
+def _closed(parameters: dict[str, Any] | None) -> dict[str, Any]:
+    """The schema, without parameters that it doesn't name: a small model would invent them without end."""
+    schema = parameters or {"properties": {}}
+    if "properties" in schema and not {"allOf", "anyOf", "oneOf", "$ref", "patternProperties"} & schema.keys():
+        schema = {"additionalProperties": False} | schema
+    return schema | {"type": "object"}
+
+
+def _up_to(most: int | None) -> str:
+    return "*" if most is None else f"{{0,{most - 1}}}"
+
+
+def _text(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False) if text else ""

@@ -1,0 +1,150 @@
+"""Splits an answer into text and calls while it is being written. What only looks like a call is given back as text."""
+
+from collections.abc import Callable
+from typing import Literal
+
+from engine.tools.json_reader import CallReader
+from engine.tools.syntax import Syntax
+from engine.tools.types import Arguments, CallBegins, Piece, Text
+
+
+class ToolCallParser:
+    """`names`: of the functions that there are. `most`: calls beyond so many are dropped."""
+
+    def __init__(
+        self, syntax: Syntax, names: frozenset[str], new_id: Callable[[], str], most: int | None = None
+    ) -> None:
+        self._syntax = syntax
+        self._names = names
+        self._new_id = new_id
+        self._most = 1 if syntax.is_single else most
+        self.num_calls = 0
+        self._pieces: list[Piece] = []
+        self._inside: Literal["text", "calls"] = "text"
+        self._buffer = ""  # not decided on yet
+        self._blank = ""  # blanks that are text only if text follows, or if no call does
+        self._has_said = False  # whether there was text since the beginning or the last call
+        self._undo = ""  # what was skipped since the last call, in case that no call follows
+        self._in_list = False
+        self._reader: CallReader | None = None
+        self._has_begun = False  # whether the reader's call was announced
+
+    def push(self, text: str) -> list[Piece]:
+        self._buffer += text
+        return self._take()
+
+    def finish(self) -> list[Piece]:
+        """What was held back, now that no more comes. A call that was cut off stays as it is."""
+        pieces = self._take()
+        if self._inside == "text":
+            self._say(self._buffer)
+        elif self._reader is not None:
+            if not self._has_begun:
+                self._say(self._undo + self._reader.raw)
+        elif not self.num_calls:
+            self._say(self._undo + self._buffer)
+        if not self.num_calls and self._blank:
+            self._pieces.append(Text(self._blank))
+        self._buffer = self._blank = self._undo = ""
+        return pieces + self._flush()
+
+    def _take(self) -> list[Piece]:
+        while self._step():
+            pass
+        return self._flush()
+
+    def _flush(self) -> list[Piece]:
+        pieces, self._pieces = self._pieces, []
+        return pieces
+
+    def _step(self) -> bool:
+        """One decision about the buffer's beginning; False when it takes more text to decide."""
+        if not self._buffer:
+            return False
+        if self._inside == "text":
+            return self._find_calls()
+        if self._reader is not None:
+            return self._read_call(self._reader)
+        return self._between_calls()
+
+    def _find_calls(self) -> bool:
+        if self._syntax.is_bare and not self._has_said and not self.num_calls:
+            begin = self._buffer.lstrip()
+            if not begin or begin == "[":
+                return False
+            if begin[0] == "{" or (begin[0] == "[" and begin[1:].lstrip()[:1] == "{"):
+                self._enter("", self._buffer)
+                return True
+            if begin[0] == "[" and not begin[1:].strip():
+                return False
+        found = [(place, marker) for marker in self._syntax.markers if (place := self._buffer.find(marker)) >= 0]
+        if found:
+            place, marker = min(found)
+            self._say(self._buffer[:place])
+            self._enter(marker, self._buffer[place + len(marker) :])
+            return True
+        kept = max(_overlap(self._buffer, marker) for marker in self._syntax.markers)
+        said, self._buffer = self._buffer[: len(self._buffer) - kept], self._buffer[len(self._buffer) - kept :]
+        self._say(said)
+        return False
+
+    def _enter(self, marker: str, rest: str) -> None:
+        self._inside, self._undo, self._in_list, self._buffer = "calls", marker, False, rest
+
+    def _leave(self) -> None:
+        self._inside, self._undo, self._reader = "text", "", None
+
+    def _between_calls(self) -> bool:
+        """Brackets, commas, blanks; then a call, or the end of them."""
+        first, end_marker = self._buffer[0], self._syntax.end_marker
+        if first == "{":
+            self._reader, self._has_begun = CallReader(self._names), False
+            return True
+        if first.isspace() or first in ",;" or (first == "[" and not self._in_list) or (first == "]" and self._in_list):
+            self._in_list = first == "[" or (self._in_list and first != "]")
+            self._undo += first
+            self._buffer = self._buffer[1:]
+            return True
+        if end_marker and self._buffer.startswith(end_marker) and not self._undo.startswith(self._syntax.markers):
+            self._buffer = self._buffer[len(end_marker) :]
+            self._leave()
+            return True
+        if end_marker.startswith(self._buffer):
+            return False
+        if self._undo.startswith(self._syntax.markers):  # announced, but none came
+            self._say(self._undo)
+        self._leave()
+        return True
+
+    def _read_call(self, reader: CallReader) -> bool:
+        fragment, self._buffer = reader.read(self._buffer)
+        if reader.state == "none":
+            self._say(self._undo + reader.raw)
+            self._leave()
+            return True
+        wanted = self._most is None or self.num_calls < self._most + self._has_begun
+        if reader.state in ("call", "done") and not self._has_begun:
+            self._has_begun, self._undo, self._blank, self._has_said = True, "", "", False
+            if wanted:
+                self._pieces.append(CallBegins(self.num_calls, self._new_id(), reader.name))
+            self.num_calls += 1
+        if fragment and wanted:
+            self._pieces.append(Arguments(self.num_calls - 1, fragment))
+        if reader.state == "done":
+            self._reader = None
+        return True
+
+    def _say(self, text: str) -> None:
+        if not self._has_said and not text.strip():
+            self._blank += text
+        elif text:
+            self._pieces.append(Text(self._blank + text))
+            self._blank, self._has_said = "", True
+
+
+def _overlap(text: str, marker: str) -> int:
+    """How many of the text's last characters could be the marker's first."""
+    for length in range(min(len(text), len(marker) - 1), 0, -1):
+        if marker.startswith(text[-length:]):
+            return length
+    return 0
