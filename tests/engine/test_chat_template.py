@@ -66,7 +66,7 @@ def test_a_template_too_deep_for_the_compiler_is_the_models_fault(source: str) -
 
 
 def test_control_tokens_are_guarded_in_keys_too() -> None:
-    template = ChatTemplate("{{ tools | tojson }}", "", "", ["<|im_end|>"])
+    template = ChatTemplate("{# <tool_call> #}{{ tools | tojson }}", "", "", ["<|im_end|>"])
     tools = [{"type": "function", "function": {"name": "f", "parameters": {"properties": {"<|im_end|>": {}}}}}]
     rendered = template.render(HELLO, tools)
     assert "<|im_end|>" not in rendered
