@@ -18,7 +18,8 @@ _SOFTCAPS = {"gemma2": (50.0, 30.0)}
 _UNSUPPORTED = (
     *("expert_shared_count", "expert_group_count", "expert_weights_scale", "attention.key_length_mla"),
     *("rope.scaling.yarn_ext_factor", "rope.scaling.yarn_attn_factor", "rope.scaling.yarn_log_multiplier"),
-    *("rope.dimension_sections", "attention.max_alibi_bias", "attention.clamp_kqv"),
+    *("rope.dimension_sections", "attention.max_alibi_bias", "attention.clamp_kqv", "attention.scale"),
+    *("embedding_scale", "residual_scale", "logit_scale"),
 )
 _SOFTMAX = 1  # of expert_gating_func
 
