@@ -104,14 +104,16 @@ def _scaling(file: GGUFFile, figures: _Figures) -> RopeScaling | None:
             attention_factor=figures.number("rope.scaling.attn_factor", 1.0),
         )
     kind = figures.value("rope.scaling.type") or ("linear" if figures.has("rope.scaling.factor") else "none")
-    match kind, "rope_freqs.weight" in file.tensors:
-        case "none", False:
+    if "rope_freqs.weight" in file.tensors:
+        if kind != "none":
+            raise ModelLoadError(f"{file.path}: rope scaling {kind!r} together with rope_freqs.weight is not supported")
+        return DivisorScaling(_factors(file, "rope_freqs.weight"))
+    match kind:
+        case "none":
             return None
-        case "none", True:
-            return DivisorScaling(_factors(file, "rope_freqs.weight"))
-        case "linear", False:
+        case "linear":
             return LinearScaling(figures.number("rope.scaling.factor"))
-        case "yarn", False:
+        case "yarn":
             factor = figures.number("rope.scaling.factor")
             return YarnScaling(
                 factor=factor,

@@ -56,16 +56,19 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
         _TWO_HEADS | _TRAINED | {"partial_rotary_factor": 0.5, "rope_scaling": _LONGROPE},
     ),
     "mixtral": ("Mixtral", {"num_local_experts": 4, "num_experts_per_tok": 2}),
-    "qwen3 with experts": ("Qwen3Moe", _EXPERTS | {"mlp_only_layers": [1]}),
-    "qwen3 with unscaled experts": ("Qwen3Moe", _EXPERTS | {"norm_topk_prob": False, "decoder_sparse_step": 2}),
+    "qwen3 with experts": ("Qwen3Moe", _EXPERTS),
+    "qwen3 with experts in one layer": (
+        "Qwen3Moe",
+        _EXPERTS | {"norm_topk_prob": False, "decoder_sparse_step": 2, "mlp_only_layers": [3]},
+    ),
 }
 
 
-def make_family(name: str, folder: Path) -> Any:
-    """Writes the model to the folder, and returns transformers' own, float32."""
+def make_family(name: str, folder: Path, **changes: Any) -> Any:
+    """Writes the model to the folder, and returns transformers' own, float32. `changes` are to its config."""
     kind, figures = FAMILIES[name]
     config_name = "Gemma3TextConfig" if kind == "Gemma3" else f"{kind}Config"
-    config = getattr(transformers, config_name)(**_COMMON | figures)
+    config = getattr(transformers, config_name)(**_COMMON | figures | changes)
     model = getattr(transformers, f"{kind}ForCausalLM")(config).eval()
     generator = torch.Generator().manual_seed(len(name))
     with torch.no_grad():
