@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from engine.errors import ModelLoadError
@@ -87,6 +88,10 @@ class Tokenizer:
         """The text of `ids`, control tokens and the prefixed spaces left out, bytes that are no UTF-8 as U+FFFD."""
         parts = (self.bytes_after(previous, token_id) for previous, token_id in zip([None, *ids], ids, strict=False))
         return b"".join(parts).decode("utf-8", errors="replace")
+
+    def save(self, path: Path) -> None:
+        """Write a tokenizer.json for other programs; the spaces and control tokens that this class deals with aside."""
+        self._backend.save(str(path))
 
     def token_bytes(self, token_id: int) -> bytes:
         """A token's raw bytes; b"" for control tokens and ids beyond the vocabulary."""
