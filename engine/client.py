@@ -31,6 +31,7 @@ class EngineClient:
         self._engine: Engine | None = None
         self._stepper: Stepper | None = None
         self._streams: dict[Request, _Stream] = {}
+        self._token_names: dict[int, str] | None = None
 
     async def start(self) -> None:
         """Load the model. Raises ModelLoadError if it can't be used, ValueError if an option makes no sense."""
@@ -54,6 +55,16 @@ class EngineClient:
 
     def decode(self, token_ids: list[int]) -> str:
         return self._started().tokenizer.decode(token_ids)
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """A token's raw bytes; b"" for special and control tokens."""
+        return self._started().tokenizer.token_bytes(token_id)
+
+    def token_name(self, token_id: int) -> str:
+        """What a special or control token is called; "" for all others."""
+        if self._token_names is None:
+            self._token_names = {i: name for name, i in self._started().tokenizer.special_tokens.items()}
+        return self._token_names.get(token_id, "")
 
     def encode_chat(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None) -> list[int]:
         """Token ids of a conversation, up to where the answer begins. Raises TemplateError."""

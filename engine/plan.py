@@ -1,5 +1,6 @@
 """What one step will run, and what came of it: the border between scheduler and runner. Knows no torch."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -71,6 +72,11 @@ class TokenTable(Protocol):
 
     @property
     def bos_id(self) -> int | None: ...
+
+    @property
+    def special_tokens(self) -> Mapping[str, int]:
+        """Ids of the special and control tokens, by name."""
+        ...
 
     def encode(self, text: str, add_bos: bool | None = None) -> list[int]: ...
 

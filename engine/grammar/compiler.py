@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import llguidance
 import numpy as np
@@ -17,6 +17,7 @@ import numpy as np
 from engine.errors import InvalidRequest
 from engine.grammar.cost import MAX_CHOICES, check_lark, check_regex, check_schema, check_size
 from engine.grammar.matcher import Matcher
+from engine.json_style import FREE
 from engine.plan import TokenTable
 from engine.types import Grammar, GrammarKind
 
@@ -32,8 +33,6 @@ _LIMITS: dict[str, Any] = {
     "max_grammar_size": 200_000,
     "verbose_errors": False,
 }
-# Small models love to write blanks for ever.
-_JSON_OPTIONS: JsonCompileOptions = {"whitespace_flexible": True, "whitespace_pattern": r"[\x20\x0A\x0D\x09]{1,20}"}
 _NAMES: dict[GrammarKind, str] = {
     "json_schema": "JSON schema",
     "json_object": "JSON grammar",
@@ -104,7 +103,11 @@ def _translated(grammar: Grammar) -> str:
     if grammar.kind == "json_schema":
         return _from_schema(grammar)
     if grammar.kind == "json_object":
-        return str(llguidance.LLMatcher.grammar_from_json_schema({"type": "object"}, overrides=_JSON_OPTIONS))
+        return str(
+            llguidance.LLMatcher.grammar_from_json_schema(
+                {"type": "object"}, overrides=cast("JsonCompileOptions", FREE)
+            )
+        )
     if grammar.kind == "regex":
         check_regex(grammar.source)
         return str(llguidance.LLMatcher.grammar_from_regex(grammar.source))
@@ -122,7 +125,7 @@ def _from_schema(grammar: Grammar) -> str:
         check_schema(schema)
         if schema is False:
             raise _refused(grammar, _UNSATISFIABLE)
-        options = _JSON_OPTIONS
+        options = cast("JsonCompileOptions", FREE)
         return str(llguidance.LLMatcher.grammar_from_json_schema({} if schema is True else schema, overrides=options))
     except (ValueError, RecursionError) as error:
         raise _refused(grammar, str(error)) from error

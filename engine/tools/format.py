@@ -25,14 +25,17 @@ class ToolFormat:
     syntax: Syntax
     prepare: Prepare
 
-    def grammar(self, tools: Sequence[Tool], *, must_call: bool, most: int | None = None) -> Grammar | None:
+    def grammar(
+        self, tools: Sequence[Tool], *, must_call: bool, most: int | None = None, otherwise: Grammar | None = None
+    ) -> Grammar | None:
         """What holds an answer to calls. None where the model is free and nothing asks for more.
 
-        must_call: the answer is nothing but calls. Otherwise it may be text, and calls are held to their schemas once
-        they are announced, if a tool is strict or there may be only one call.
+        must_call: the answer is nothing but calls. `otherwise`: it is calls, or JSON that this allows. With neither it
+        may be text, and calls are held to their schemas once they are announced, if a tool is strict or there may be
+        only one call. Raises InvalidRequest when `otherwise` is no JSON schema.
         """
-        if must_call:
-            return forced_calls(self.syntax, tools, most)
+        if must_call or otherwise is not None:
+            return forced_calls(self.syntax, tools, most, otherwise)
         if most is not None or any(tool.strict for tool in tools):
             return announced_calls(self.syntax, tools, most)
         return None

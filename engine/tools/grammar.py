@@ -4,20 +4,34 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from engine.errors import InvalidRequest
+from engine.json_style import COMPACT, FREE
 from engine.tools.syntax import Syntax
 from engine.tools.types import Tool
 from engine.types import Grammar
 
-# As json.dumps writes it, and as the models have seen it: a small one loses itself in freer forms.
-_COMPACT = {"whitespace_flexible": False, "key_separator": ": ", "item_separator": ", "}
+
+def forced_calls(syntax: Syntax, tools: Sequence[Tool], most: int | None, otherwise: Grammar | None = None) -> Grammar:
+    """Nothing but calls: at least one, at most `most` of them. Or else JSON that `otherwise` allows."""
+    rules = ["start: calls" if otherwise is None else "start: calls | answer", *_calls(syntax, tools, most)]
+    if otherwise is not None:
+        rules.append(f"answer: %json {_answer_schema(otherwise)}")
+    return Grammar(kind="lark", source="\n".join(rules))
 
 
-def forced_calls(syntax: Syntax, tools: Sequence[Tool], most: int | None) -> Grammar:
-    """Nothing but calls: at least one, at most `most` of them."""
+def _calls(syntax: Syntax, tools: Sequence[Tool], most: int | None) -> list[str]:
     more = "" if most == 1 or syntax.is_single else f" ({_text(syntax.between)} call)" + _up_to(most)
-    rules = [f"start: {_text(syntax.begin)} call{more} {_text(syntax.end)}"]
-    rules.append(f"call: {_text(syntax.opening)} body {_text(syntax.closing)}")
-    return Grammar(kind="lark", source="\n".join(rules + _bodies(syntax, tools)))
+    calls = f"calls: {_text(syntax.begin)} call{more} {_text(syntax.end)}"
+    call = f"call: {_text(syntax.opening)} body {_text(syntax.closing)}"
+    return [calls, call, *_bodies(syntax, tools)]
+
+
+def _answer_schema(otherwise: Grammar) -> str:
+    try:
+        schema = json.loads(otherwise.source) if otherwise.kind == "json_schema" else {"type": "object"}
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequest(f"the JSON schema can't be used: {error}", "grammar") from error
+    return json.dumps(schema | {"x-guidance": FREE}, ensure_ascii=False)
 
 
 def announced_calls(syntax: Syntax, tools: Sequence[Tool], most: int | None) -> Grammar | None:
@@ -43,7 +57,7 @@ def _bodies(syntax: Syntax, tools: Sequence[Tool]) -> list[str]:
         name = json.dumps(tool.name, ensure_ascii=False)
         lead = f'{{"name": {name}, "{syntax.arguments_key}": '
         # A schema of its own for each: its "$ref"s count from its root.
-        schema = json.dumps(_closed(tool.parameters) | {"x-guidance": _COMPACT}, ensure_ascii=False)
+        schema = json.dumps(_closed(tool.parameters) | {"x-guidance": COMPACT}, ensure_ascii=False)
         rules.append(f'tool_{index}: {_text(lead)} %json {schema} "}}"')
     return rules
 

@@ -19,6 +19,7 @@ Penalty = Annotated[float, Meta(ge=-2, le=2)]
 Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 NumTokens = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 NumChoices = Annotated[int, Meta(ge=1, le=128)]
+TokenId = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 TopK = Annotated[int, Meta(ge=-1, le=2**31 - 1)]  # 0 and -1: off
 
 
@@ -43,6 +44,16 @@ class CommonFields(msgspec.Struct):
     presence_penalty: Penalty | None = None
     logit_bias: dict[str, Annotated[float, Meta(ge=-100, le=100)]] | None = None
     ignore_eos: bool | None = None
+    # Beyond OpenAI's API, by the names that vLLM gave them.
+    min_p: Probability | None = None
+    repetition_penalty: Annotated[float, Meta(gt=0, le=100)] | None = None
+    stop_token_ids: list[TokenId] | None = None
+    guided_json: str | dict[str, Any] | None = None
+    guided_regex: str | None = None
+    guided_choice: list[str] | None = None
+    guided_grammar: str | None = None
+    structured_outputs: dict[str, Any] | None = None
+    service_tier: str | None = None
     user: str | None = None
 
 
@@ -89,6 +100,12 @@ def check_stop(stop: str | list[str] | None) -> tuple[str, ...]:
     if "" in sequences:
         raise invalid("stop", "a stop sequence can't be empty")
     return sequences
+
+
+def check_logit_bias(logit_bias: dict[str, float] | None) -> None:
+    for token in logit_bias or ():
+        if not (token.isascii() and token.isdecimal() and len(token) <= 10):
+            raise invalid("logit_bias", f"{token[:32]!r} is no token id")
 
 
 def check_stream_options(stream: bool | None, options: StreamOptions | None) -> bool:

@@ -9,6 +9,7 @@ from gateway.errors import InvalidRequestError
 from gateway.wire.body import (
     CommonFields,
     NumTokens,
+    check_logit_bias,
     check_model,
     check_stop,
     check_stream_options,
@@ -51,7 +52,6 @@ class _ChatFields(CommonFields, kw_only=True):
     store: bool | None = None
     reasoning_effort: str | None = None
     verbosity: str | None = None
-    service_tier: str | None = None
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
 
@@ -63,6 +63,7 @@ def parse_chat(raw: bytes) -> Inference:
     """Raises InvalidRequestError, with `param` naming the field at fault."""
     fields, body = decode_body(raw, _decoder)
     check_model(body.model)
+    check_logit_bias(body.logit_bias)
     stop = check_stop(body.stop)
     include_usage = check_stream_options(body.stream, body.stream_options)
     needs = _needs(body)

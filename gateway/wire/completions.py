@@ -8,6 +8,7 @@ from msgspec import Meta
 from gateway.errors import InvalidRequestError
 from gateway.wire.body import (
     CommonFields,
+    check_logit_bias,
     check_model,
     check_stop,
     check_stream_options,
@@ -38,6 +39,7 @@ def parse_completion(raw: bytes) -> Inference:
     """Raises InvalidRequestError, with `param` naming the field at fault."""
     fields, body = decode_body(raw, _decoder)
     check_model(body.model)
+    check_logit_bias(body.logit_bias)
     stop = check_stop(body.stop)
     include_usage = check_stream_options(body.stream, body.stream_options)
     num_choices = body.n or 1

@@ -3,7 +3,6 @@
 Passed-on answers never come through here. Knows no engine.
 """
 
-import abc
 import base64
 import sys
 import time
@@ -20,9 +19,21 @@ _STARTED = int(time.time())
 _encode = msgspec.json.encode
 
 
+class Call(msgspec.Struct, frozen=True):
+    """A call of a function. `arguments`: JSON, as the model wrote it."""
+
+    id: str
+    name: str
+    arguments: str
+
+
 class Choice(msgspec.Struct, frozen=True):
+    """`logprobs`: in the endpoint's shape (`gateway.wire.logprobs`)."""
+
     text: str
     finish_reason: str
+    calls: tuple[Call, ...] = ()
+    logprobs: dict[str, Any] | None = None
 
 
 def chat_completion(id: str, created: int, model: str, choices: Iterable[Choice], usage: Usage) -> bytes:
@@ -30,8 +41,8 @@ def chat_completion(id: str, created: int, model: str, choices: Iterable[Choice]
     whole = [
         {
             "index": index,
-            "message": {"role": "assistant", "content": choice.text, "refusal": None},
-            "logprobs": None,
+            "message": _message(choice),
+            "logprobs": choice.logprobs,
             "finish_reason": choice.finish_reason,
         }
         for index, choice in enumerate(choices)
@@ -39,10 +50,20 @@ def chat_completion(id: str, created: int, model: str, choices: Iterable[Choice]
     return _answer(id, "chat.completion", created, model, whole, usage)
 
 
+def _message(choice: Choice) -> dict[str, Any]:
+    if not choice.calls:
+        return {"role": "assistant", "content": choice.text, "refusal": None}
+    calls = [
+        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+        for call in choice.calls
+    ]
+    return {"role": "assistant", "content": choice.text or None, "refusal": None, "tool_calls": calls}
+
+
 def text_completion(id: str, created: int, model: str, choices: Iterable[Choice], usage: Usage) -> bytes:
     """A whole text completion; the choices are numbered in their order."""
     whole = [
-        {"text": choice.text, "index": index, "logprobs": None, "finish_reason": choice.finish_reason}
+        {"text": choice.text, "index": index, "logprobs": choice.logprobs, "finish_reason": choice.finish_reason}
         for index, choice in enumerate(choices)
     ]
     return _answer(id, "text_completion", created, model, whole, usage)
@@ -51,60 +72,6 @@ def text_completion(id: str, created: int, model: str, choices: Iterable[Choice]
 def _answer(id: str, kind: str, created: int, model: str, choices: list[dict[str, Any]], usage: Usage) -> bytes:
     answer = {"id": id, "object": kind, "created": created, "model": model, "choices": choices}
     return _encode(answer | {"usage": usage_object(usage)})
-
-
-class Chunks(abc.ABC):
-    """Writes the chunks of one stream. With `null_usage` each says `"usage": null`, as OpenAI's do if it was asked."""
-
-    _object: str
-    _before_text: str  # between the choice's index and its text
-    _after_text: bytes
-
-    def __init__(self, id: str, created: int, model: str, *, null_usage: bool) -> None:
-        head = {"id": id, "object": self._object, "created": created, "model": model}
-        self._head = _encode(head)[:-1] + b',"choices":['
-        self._tail = b'],"usage":null}' if null_usage else b"]}"
-
-    @abc.abstractmethod
-    def opening(self, index: int) -> list[bytes]:
-        """What comes before a choice's text."""
-
-    def text(self, index: int, text: str) -> bytes:
-        return self._chunk(self._before_text % index, _encode(text), self._after_text)
-
-    @abc.abstractmethod
-    def finish(self, index: int, reason: str) -> bytes: ...
-
-    def usage(self, usage: Usage) -> bytes:
-        return self._head + b'],"usage":' + _encode(usage_object(usage)) + b"}"
-
-    def _chunk(self, before: str, value: bytes, after: bytes) -> bytes:
-        return b"".join((self._head, before.encode(), value, after, self._tail))
-
-
-class ChatChunks(Chunks):
-    _object = "chat.completion.chunk"
-    _before_text = '{"index":%d,"delta":{"content":'
-    _after_text = b'},"logprobs":null,"finish_reason":null}'
-
-    def opening(self, index: int) -> list[bytes]:
-        before = f'{{"index":{index},"delta":{{"role":"assistant","content":'
-        return [self._chunk(before, b'"","refusal":null', self._after_text)]
-
-    def finish(self, index: int, reason: str) -> bytes:
-        return self._chunk(f'{{"index":{index},"delta":{{}},"logprobs":null,"finish_reason":', _encode(reason), b"}")
-
-
-class TextChunks(Chunks):
-    _object = "text_completion"
-    _before_text = '{"index":%d,"text":'
-    _after_text = b',"logprobs":null,"finish_reason":null}'
-
-    def opening(self, index: int) -> list[bytes]:
-        return []
-
-    def finish(self, index: int, reason: str) -> bytes:
-        return self._chunk(f'{{"index":{index},"text":"","logprobs":null,"finish_reason":', _encode(reason), b"}")
 
 
 def embeddings_list(

@@ -11,7 +11,7 @@ import time
 import weakref
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -56,6 +56,7 @@ class ToyTokenizer:
     """A token is a byte; 256 ends, 257 begins."""
 
     eos_ids = frozenset({EOS})
+    special_tokens: ClassVar[dict[str, int]] = {"<eos>": EOS, "<bos>": BOS}
 
     def __init__(self, bos_id: int | None = BOS) -> None:
         self.bos_id = bos_id
@@ -106,7 +107,8 @@ def prompt_logprobs_alone(prompt: list[int], num_top: int) -> list[TokenLogprobs
 class ToyRunner:
     """`script`: tokens to give instead, by request id. `errors`: which generated token fails, by request id.
 
-    `fail`: raised by the next step. `step_s`: a step's duration.
+    `fail`: raised by the next step; if `fail_with` is a kind of transfer, by the next step that has one.
+    `step_s`: a step's duration.
     """
 
     num_blocks: int = 64
@@ -118,6 +120,7 @@ class ToyRunner:
     errors: dict[str, int] = field(default_factory=dict)
     chat_template: ToyTemplate | None = field(default_factory=ToyTemplate)
     fail: Exception | None = None
+    fail_with: str = ""
     step_s: float = 0.0
     block_size: int = BLOCK
     check_roles: bool = False  # a hit must have been written in the same role, prompt or generated
@@ -131,11 +134,12 @@ class ToyRunner:
         )  # fmt: skip
         self._blocks: dict[int, list[Content | None]] = {i: [None] * BLOCK for i in range(self.num_blocks)}
         self._host: dict[int, list[Content | None]] = {i: [None] * BLOCK for i in range(self.num_host_blocks)}
+        self._roles: weakref.WeakKeyDictionary[Request, list[bool]] = weakref.WeakKeyDictionary()
         self._sums: weakref.WeakKeyDictionary[Request, list[int]] = weakref.WeakKeyDictionary()
 
     def run(self, plan: StepPlan) -> StepResult:
         time.sleep(self.step_s)
-        if self.fail is not None:
+        if self.fail is not None and (not self.fail_with or self.fail_with in {each.kind for each in plan.transfers}):
             error, self.fail = self.fail, None
             raise error
         assert plan.transfers or plan.sequences
@@ -177,6 +181,7 @@ class ToyRunner:
     def _read(self, request: Request, end: int) -> list[bytes]:
         """The hashes of the tokens before each position up to `end`."""
         tails = [b""]
+        roles = self._roles.setdefault(request, [])
         for position in range(end):
             token = request.token_ids[position]
             is_prompt = position < request.num_prompt
@@ -186,6 +191,10 @@ class ToyRunner:
             assert found[:3] == (token, position, tails[-1]), f"{request.request_id} at {position} reads {found}"
             if self.check_roles or not is_prompt:
                 assert found[3] == is_prompt, f"{request.request_id} at {position} reads another role's KV"
+            if position == len(roles):
+                roles.append(found[3])
+            if position >= request.num_cached // BLOCK * BLOCK:
+                assert found[3] == roles[position], f"{request.request_id} at {position} reads other bits than before"
         return tails
 
     def _sample(self, request: Request, tail: bytes) -> Sample | EngineError:

@@ -4,12 +4,10 @@ import base64
 import json
 import struct
 
-import pytest
-
+from gateway.wire.logprobs import TokenLogprob, chat_logprobs
 from gateway.wire.responses import (
-    ChatChunks,
+    Call,
     Choice,
-    TextChunks,
     chat_completion,
     embeddings_list,
     model_object,
@@ -39,33 +37,16 @@ def test_a_text_completion() -> None:
     assert answer["choices"][0]["text"] == TEXT
 
 
-@pytest.mark.parametrize("null_usage", [True, False])
-def test_chat_chunks(null_usage: bool) -> None:
-    chunks = ChatChunks("chatcmpl-1", 5, 'm"m', null_usage=null_usage)
-    payloads = [*chunks.opening(3), chunks.text(3, TEXT), chunks.finish(3, "stop")]
-    decoded = [conforms(payload, "CreateChatCompletionStreamResponse") for payload in payloads]
-    assert [c["choices"][0]["index"] for c in decoded] == [3, 3, 3]
-    assert [c["choices"][0]["delta"] for c in decoded] == [
-        {"role": "assistant", "content": "", "refusal": None},
-        {"content": TEXT},
-        {},
-    ]
-    assert [c["choices"][0]["finish_reason"] for c in decoded] == [None, None, "stop"]
-    assert {c["model"] for c in decoded} == {'m"m'}
-    assert all(("usage" in c) == null_usage and c.get("usage") is None for c in decoded)
-    last = conforms(chunks.usage(USAGE), "CreateChatCompletionStreamResponse")
-    assert (last["choices"], last["usage"]["completion_tokens"]) == ([], 2)
-
-
-def test_text_chunks() -> None:
-    chunks = TextChunks("cmpl-1", 5, "m", null_usage=False)
-    assert chunks.opening(0) == []
-    said, end, usage = (json.loads(c) for c in (chunks.text(1, TEXT), chunks.finish(1, "length"), chunks.usage(USAGE)))
-    assert said["choices"] == [{"index": 1, "text": TEXT, "logprobs": None, "finish_reason": None}]
-    # OpenAI has no schema of its own for text chunks: the last one is like a whole answer.
-    conforms(end, "CreateCompletionResponse")
-    assert end["choices"][0]["finish_reason"] == "length"
-    assert conforms(usage, "CreateCompletionResponse")["choices"] == []
+def test_a_chat_completion_with_calls_and_logprobs() -> None:
+    call = Call("call_1", "f", '{"a": 1}')
+    logprobs = chat_logprobs([TokenLogprob(b"x", -0.5, top=(TokenLogprob(b"x", -0.5), TokenLogprob(b"y", -9e99)))])
+    choices = [Choice("", "tool_calls", (call, call)), Choice("x", "stop", logprobs=logprobs)]
+    answer = conforms(chat_completion("chatcmpl-1", 5, "m", choices, USAGE), "CreateChatCompletionResponse")
+    message = answer["choices"][0]["message"]
+    assert message["content"] is None
+    function = {"name": "f", "arguments": '{"a": 1}'}
+    assert message["tool_calls"] == [{"id": "call_1", "type": "function", "function": function}] * 2
+    assert answer["choices"][1]["logprobs"]["content"][0]["top_logprobs"][1]["logprob"] == -9999.0
 
 
 ROWS = [struct.pack("<3f", 0.25, -1.5, 3e-5), struct.pack("<3f", 0, 1, 2)]

@@ -1,0 +1,90 @@
+"""One choice of the bundled engine's answer in the making: its text, its calls and its tokens. Knows no chunks."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from engine.client import EngineClient
+from engine.tools.parser import ToolCallParser
+from engine.tools.types import CallBegins, Piece, Text
+from engine.types import Delta, Logprob, TokenLogprobs
+from gateway.wire.logprobs import TextLogprobs, TokenLogprob, chat_logprobs
+from gateway.wire.responses import Call, Choice
+
+
+class EngineChoice:
+    """`echo`: the prompt, if it is wanted back. `parser`: finds calls, if there is something to call.
+
+    `text_logprobs`: in whose shape logprobs are told for text completions; None for chats.
+    """
+
+    def __init__(
+        self,
+        client: EngineClient,
+        *,
+        echo: str = "",
+        parser: ToolCallParser | None = None,
+        text_logprobs: TextLogprobs | None = None,
+    ) -> None:
+        self._client = client
+        self._echo = echo
+        self._parser = parser
+        self._text_logprobs = text_logprobs
+        self.last = Delta(text="")  # the latest of its deltas
+        self.has_begun = False
+        self._texts: list[str] = []
+        self._calls: list[tuple[CallBegins, list[str]]] = []
+        self._tokens: list[TokenLogprob] = []
+
+    @property
+    def finish_reason(self) -> str:
+        """A call that was cut off stays "length": its arguments are no JSON."""
+        has_calls = self._parser is not None and self._parser.num_calls > 0
+        return "tool_calls" if has_calls and self.last.finish_reason == "stop" else str(self.last.finish_reason)
+
+    def pieces(self, delta: Delta) -> list[Piece]:
+        """What a delta adds; the first one brings back the prompt."""
+        self.last, self.has_begun = delta, True
+        echo, self._echo = self._echo, ""
+        pieces: list[Piece] = [Text(echo)] if echo else []
+        if self._parser is None:
+            return [*pieces, Text(delta.text)] if delta.text else pieces
+        pieces += self._parser.push(delta.text)
+        return pieces + self._parser.finish() if delta.finish_reason is not None else pieces
+
+    def tokens(self, delta: Delta) -> list[TokenLogprob]:
+        """What a delta says of the tokens it adds. Control tokens are no part of the text, and left out."""
+        tokens = [self._token(each) for each in delta.logprobs]
+        return [token for token in tokens if not token.name]
+
+    def prompt_tokens(self, token_ids: Sequence[int], logprobs: Sequence[TokenLogprobs]) -> list[TokenLogprob]:
+        """The same of the prompt, control tokens included; nothing is known of the first one."""
+        first = [self._entry(Logprob(token_id, 0.0)) for token_id in token_ids[:1]]
+        return [TokenLogprob(token.raw, None, token.name) for token in first] + [self._token(each) for each in logprobs]
+
+    def told(self, tokens: Sequence[TokenLogprob]) -> dict[str, Any]:
+        """Logprobs in the endpoint's shape; each token once, in order."""
+        return self._text_logprobs.take(tokens) if self._text_logprobs is not None else chat_logprobs(tokens)
+
+    def keep(self, pieces: Sequence[Piece], tokens: Sequence[TokenLogprob]) -> None:
+        """For `whole`."""
+        self._tokens += tokens
+        for piece in pieces:
+            if isinstance(piece, Text):
+                self._texts.append(piece.text)
+            elif isinstance(piece, CallBegins):
+                self._calls.append((piece, []))
+            else:
+                self._calls[piece.index][1].append(piece.text)
+
+    def whole(self, *, with_logprobs: bool) -> Choice:
+        calls = tuple(Call(begin.id, begin.name, "".join(arguments)) for begin, arguments in self._calls)
+        logprobs = self.told(self._tokens) if with_logprobs else None
+        return Choice("".join(self._texts), self.finish_reason, calls, logprobs)
+
+    def _token(self, logprobs: TokenLogprobs) -> TokenLogprob:
+        chosen = self._entry(Logprob(logprobs.token_id, logprobs.logprob))
+        return TokenLogprob(chosen.raw, chosen.logprob, chosen.name, tuple(map(self._entry, logprobs.top)))
+
+    def _entry(self, logprob: Logprob) -> TokenLogprob:
+        name = self._client.token_name(logprob.token_id)
+        return TokenLogprob(b"" if name else self._client.token_bytes(logprob.token_id), logprob.logprob, name)

@@ -1,0 +1,19 @@
+"""Fields of a request that only the bundled engine reads, and the refusal of those that it can't honour."""
+
+from typing import Any
+
+import msgspec
+
+from gateway.errors import InvalidRequestError
+from gateway.wire.inference import Inference
+
+
+def field(inference: Inference, name: str) -> Any:
+    """A top-level field that is not typed; None when absent. The parser has checked its type."""
+    value = inference.fields.get(name)
+    return None if value is None else msgspec.json.decode(value)
+
+
+def unsupported(what: str, param: str) -> InvalidRequestError:
+    message = f"The bundled engine does not support {what}: name a model of a provider that does, or leave it out."
+    return InvalidRequestError(message, param=param, code="unsupported_parameter")
