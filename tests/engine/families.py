@@ -1,5 +1,6 @@
 """A small random model of each family, made by transformers; and a model of ours with a cache, to be run by hand."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -92,23 +93,46 @@ def shape_of(config: ModelConfig) -> ModelShape:
     return ModelShape(heads, config.hidden_size, config.intermediate_size, config.num_layers)
 
 
-class ModelWithCache:
-    """One sequence at a time, in blocks that do not lie in order."""
+@dataclass
+class Tokens:
+    """token_ids[start:] are to be run for sequence `index`; those from num_prompt on were generated."""
 
-    def __init__(self, checkpoint: Checkpoint, operations: Operations, num_positions: int = 256) -> None:
-        config = checkpoint.config
+    token_ids: list[int]
+    num_prompt: int
+    start: int = 0
+    index: int = 0
+
+
+class ModelWithCache:
+    """For a few sequences of up to num_positions tokens, in blocks that do not lie in order."""
+
+    def __init__(
+        self, checkpoint: Checkpoint, operations: Operations, num_positions: int = 256, num_sequences: int = 1
+    ) -> None:
+        per_sequence = num_positions // BLOCK_SIZE
+        blocks = torch.randperm(num_sequences * per_sequence, generator=torch.Generator().manual_seed(0))
         self._operations = operations
-        self._blocks = torch.randperm(num_positions // BLOCK_SIZE, generator=torch.Generator().manual_seed(0)).tolist()
-        self.model: Decoder = build_model(config, checkpoint.weights, operations, num_positions)
-        self._cache = operations.new_cache(config.num_layers, len(self._blocks), self.model.heads)
-        self._forward = operations.compile(self.model.forward, max_rows=num_positions)
-        self._logits = operations.compile(self.model.logits, max_rows=num_positions)
+        self._blocks: list[list[int]] = blocks.view(num_sequences, per_sequence).tolist()
+        self.model: Decoder = build_model(checkpoint.config, checkpoint.weights, operations, num_positions)
+        self._cache = operations.new_cache(checkpoint.config.num_layers, len(blocks), self.model.heads)
+        max_rows = num_sequences * num_positions
+        self._forward = operations.compile(self.model.forward, max_rows=max_rows)
+        self._logits = operations.compile(self.model.logits, max_rows=max_rows)
+
+    def logits(self, token_ids: list[int], num_prompt: int, start: int = 0) -> torch.Tensor:
+        """Of token_ids[start:], [number of them, vocab] float32."""
+        return self.logits_of_all([Tokens(token_ids, num_prompt, start)])
 
     @torch.inference_mode()
-    def logits(self, token_ids: list[int], num_prompt: int, start: int = 0) -> torch.Tensor:
-        """Run token_ids[start:]: [number of them, vocab] float32."""
-        rows = SequenceRows(start, len(token_ids) - start, self._blocks, num_prompt)
-        batch = TokenBatch([rows], self._operations.device)
-        tokens = torch.tensor(token_ids[start:])[torch.from_numpy(batch.order)]
-        logits = self._logits(self._forward(tokens, batch, self._cache), batch.num_generated)
-        return logits[torch.from_numpy(batch.row_of)]
+    def logits_of_all(self, sequences: list[Tokens]) -> torch.Tensor:
+        """Of the tokens of all sequences, one after another, run as one batch."""
+        batch = TokenBatch(
+            [
+                SequenceRows(each.start, len(each.token_ids) - each.start, self._blocks[each.index], each.num_prompt)
+                for each in sequences
+            ],
+            self._operations.device,
+        )
+        tokens = torch.tensor([token for each in sequences for token in each.token_ids[each.start :]])
+        hidden = self._forward(tokens[torch.from_numpy(batch.order)], batch, self._cache)
+        return self._logits(hidden, batch.num_generated)[torch.from_numpy(batch.row_of)]

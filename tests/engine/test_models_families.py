@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from families import FAMILIES, ModelWithCache, make_family
+from families import FAMILIES, ModelWithCache, Tokens, make_family
 
 from engine.loader.checkpoint import load_checkpoint
 from kernels.reference import ReferenceOperations
@@ -51,3 +51,16 @@ def test_greedy_tokens_are_transformers_in_chunks_and_one_by_one(family: tuple[A
     for _ in range(STEPS):
         expected.append(int(expected_logits(theirs, expected)[-1].argmax()))
     assert found == expected
+
+
+def test_a_row_has_the_same_bits_in_any_chunk_and_company(family: tuple[Any, Path], prompt: list[int]) -> None:
+    _, folder = family
+    model = ModelWithCache(
+        load_checkpoint(str(folder)), ReferenceOperations(torch.device("cpu")), num_positions=96, num_sequences=3
+    )
+    whole = model.logits(prompt, PROMPT - 5)  # the last five count as generated
+    others = [Tokens(prompt[9:40], 31, index=1), Tokens(prompt[3:50], 20, index=2)]
+    for start in range(0, PROMPT, 7):
+        mine = Tokens(prompt[: start + 7], PROMPT - 5, start)
+        together = model.logits_of_all([others[0], mine, others[1]])[31:38]
+        assert torch.equal(together, whole[start : start + 7])
