@@ -153,15 +153,19 @@ class BlockTables:
         assert set(self._forks) <= set(waiting), "a fork holds blocks and does not wait"
 
     def _match(self, request: Request) -> list[int]:
-        """The blocks of the cached prefix: of a prompt, or of what a swapped sequence had computed itself."""
+        """The blocks of the cached prefix.
+
+        A request that comes back gets the bits it had: blocks that were written while generating hold its prompt only
+        where they may have done so before.
+        """
         if not self._prefix_caching or not request.uses_cached_prefix:
             return []
         extend_hashes(request, self._block_size)
-        if (
-            request.host_block_ids
-        ):  # only what has its own bits: not a prompt's block for a generated one, or vice versa
-            return self.cache.match(request.block_hashes[: request.num_computed // self._block_size])
-        return self.cache.match(request.block_hashes, by_alias=True)
+        hashes = request.block_hashes
+        if request.host_block_ids:
+            hashes = hashes[: request.num_computed // self._block_size]
+        num_by_alias = request.num_cached // self._block_size if request.had_its_turn else len(hashes)
+        return self.cache.match(hashes, num_by_alias)
 
     def _swap_in(self, request: Request, table: list[int], start: int, transfers: list[Transfer]) -> None:
         transfers += [

@@ -52,12 +52,12 @@ class PrefixCache:
         self._block_of_alias: dict[bytes, int] = {}
         self._alias_of: dict[int, bytes] = {}
 
-    def match(self, hashes: Iterable[bytes], *, by_alias: bool = False) -> list[int]:
-        """The blocks of the longest cached prefix; `by_alias`: also those that were written while generating."""
+    def match(self, hashes: Iterable[bytes], num_by_alias: int = 0) -> list[int]:
+        """The blocks of the longest cached prefix; the first `num_by_alias` may have been written while generating."""
         blocks: list[int] = []
-        for block_hash in hashes:
+        for index, block_hash in enumerate(hashes):
             block_id = self._block_of.get(block_hash)
-            if block_id is None and by_alias:
+            if block_id is None and index < num_by_alias:
                 block_id = self._block_of_alias.get(block_hash)
             if block_id is None:
                 break

@@ -56,14 +56,15 @@ def test_an_alias_is_found_only_by_who_looks_for_it() -> None:
     cache = PrefixCache()
     cache.register(b"generated", 3, alias=b"prompt")
     assert cache.match([b"prompt"]) == []
-    assert cache.match([b"prompt"], by_alias=True) == [3]
+    assert cache.match([b"prompt"], 1) == [3]
+    assert cache.match([b"generated", b"prompt"], 1) == [3], "of the first block only"
     assert cache.match([b"generated"]) == [3]
     cache.register(b"prompt", 4)
-    assert cache.match([b"prompt"], by_alias=True) == [4], "what was computed as a prompt is preferred"
+    assert cache.match([b"prompt"], 1) == [4], "what was computed as a prompt is preferred"
     cache.check_integrity()
     cache.forget(3)
     cache.forget(4)
-    assert cache.match([b"prompt"], by_alias=True) == []
+    assert cache.match([b"prompt"], 1) == []
     cache.check_integrity()
 
 

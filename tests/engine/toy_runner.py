@@ -8,7 +8,6 @@ import functools
 import hashlib
 import itertools
 import time
-import weakref
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -134,8 +133,8 @@ class ToyRunner:
         )  # fmt: skip
         self._blocks: dict[int, list[Content | None]] = {i: [None] * BLOCK for i in range(self.num_blocks)}
         self._host: dict[int, list[Content | None]] = {i: [None] * BLOCK for i in range(self.num_host_blocks)}
-        self._roles: weakref.WeakKeyDictionary[Request, list[bool]] = weakref.WeakKeyDictionary()
-        self._sums: weakref.WeakKeyDictionary[Request, list[int]] = weakref.WeakKeyDictionary()
+        self._roles: dict[Request, list[bool]] = {}
+        self._sums: dict[Request, list[int]] = {}
 
     def run(self, plan: StepPlan) -> StepResult:
         time.sleep(self.step_s)
