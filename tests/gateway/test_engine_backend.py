@@ -395,7 +395,7 @@ async def test_a_full_queue_is_told_with_a_time_to_come_back() -> None:
         await (await second).aclose()
         await idle(backend._client)
         with pytest.raises(OverloadedError):
-            await backend.send(chat(n=3, max_tokens=50))  # one of the three finds no room: none is left running
+            await backend.send(completion(["x"] * 3, max_tokens=50))  # one finds no room: none is left running
         await idle(backend._client, within_s=3.0)
 
 
