@@ -1,5 +1,5 @@
 // What happens to a row on its own: norms, with the residual's sum, the gate of the feed-forward layer, the logits' cap.
-#include "simd.h"
+#include "activation.h"
 #include "worker.h"
 
 // Rows in one piece: about 16 KiB of them, so that a few rows of a small model stay with one worker.
@@ -38,16 +38,6 @@ struct SoftcapArguments {
     int size;
     float cap;
 };
-
-// gate / (1 + e^-gate). An e^87 under the fraction is as good as infinity.
-static Lanes silu(Lanes gate) { return gate / (broadcast(1.0f) + exponential(broadcast(0.0f) - gate)); }
-
-// The approximation by tanh of Hendrycks and Gimpel 2016, arXiv:1606.08415.
-static Lanes gelu_tanh(Lanes gate) {
-    const Lanes cubed = gate * gate * gate;
-    const Lanes inner = broadcast(0.79788456f) * fmadd(broadcast(0.044715f), cubed, gate);
-    return broadcast(0.5f) * gate * (broadcast(1.0f) + hyperbolic_tangent(inner));
-}
 
 template <Lanes (*ACTIVATION)(Lanes)>
 static void gate_rows(const GateArguments& a, const Step& step, Worker& worker) {

@@ -1,0 +1,148 @@
+"""Matrices in the panels that the products read (product.h): codes stay codes, floats become bfloat16."""
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from kernels.cpu.program import Machine
+from kernels.matrix import GROUP_SIZE, Matrix, QuantisedMatrix
+
+PANEL = 16  # outputs
+_BLOCK = 2 * PANEL  # panels of floats come in pairs
+_LARGEST_HALF = 2.0**14  # up to here the largest scale may be: room below 65504 for what rounds up
+
+
+class Part(ctypes.Structure):
+    """Part of product.h."""
+
+    _fields_ = [
+        ("panels", ctypes.c_void_p),
+        ("copy", ctypes.c_void_p),
+        ("num_outputs", ctypes.c_int),
+        ("bits", ctypes.c_int),
+        ("unit", ctypes.c_float),
+    ]
+
+
+class _PackCodesArguments(ctypes.Structure):
+    _fields_ = [
+        ("codes", ctypes.c_void_p),
+        ("scales", ctypes.c_void_p),
+        ("minimums", ctypes.c_void_p),
+        ("panels", ctypes.c_void_p),
+        ("num_outputs", ctypes.c_int),
+        ("num_inputs", ctypes.c_int),
+        ("bits", ctypes.c_int),
+    ]
+
+
+class _PackFloatsArguments(ctypes.Structure):
+    _fields_ = [
+        ("weights", ctypes.c_void_p),
+        ("panels", ctypes.c_void_p),
+        ("num_outputs", ctypes.c_int),
+        ("num_inputs", ctypes.c_int),
+    ]
+
+
+class _CopyCodesArguments(ctypes.Structure):
+    _fields_ = [("part", ctypes.c_void_p), ("copy", ctypes.c_void_p), ("num_inputs", ctypes.c_int)]
+
+
+@dataclass(slots=True, frozen=True)
+class Panels:
+    """Matrices stacked by their outputs. `parts` points into `memory`."""
+
+    parts: ctypes.Array[Part]
+    memory: list[torch.Tensor]
+
+    @property
+    def has_codes(self) -> bool:
+        return any(part.bits != 16 for part in self.parts)
+
+    @property
+    def has_floats(self) -> bool:
+        return any(part.bits == 16 for part in self.parts)
+
+
+def pack_panels(machine: Machine, matrices: Sequence[Matrix], *, bf16_copy: bool) -> Panels:
+    """[N_i, K] each. Memory: a byte or half a byte a code and 4 bytes a group; 2 bytes a float.
+
+    bf16_copy: of codes, for prompts' rows: the same numbers, ready.
+    """
+    parts = (Part * len(matrices))()
+    memory: list[torch.Tensor] = []
+    for i, matrix in enumerate(matrices):
+        if isinstance(matrix, QuantisedMatrix):
+            parts[i], panels = _pack_codes(machine, matrix)
+        else:
+            parts[i], panels = _pack_floats(machine, matrix)
+        memory.append(panels)
+        if bf16_copy and parts[i].bits != 16:
+            memory.append(_copy_codes(machine, parts[i], matrix.shape[1]))
+    return Panels(parts, memory)
+
+
+def _pack_codes(machine: Machine, matrix: QuantisedMatrix) -> tuple[Part, torch.Tensor]:
+    outputs, inputs = matrix.shape
+    scales, minimums, unit = _half_tables(matrix.scales, matrix.minimums)
+    num_panels = -(-outputs // PANEL)
+    group_bytes = GROUP_SIZE * PANEL * matrix.bits // 8 + 2 * PANEL * scales.element_size()
+    panels = torch.empty(num_panels * (inputs // GROUP_SIZE) * group_bytes, dtype=torch.uint8)
+    machine.call(
+        "pack_codes",
+        _PackCodesArguments,
+        (num_panels, 0),
+        codes=matrix.codes.contiguous(),
+        scales=scales,
+        minimums=minimums,
+        panels=panels,
+        num_outputs=outputs,
+        num_inputs=inputs,
+        bits=matrix.bits,
+    )
+    return Part(panels.data_ptr(), None, outputs, matrix.bits, unit), panels
+
+
+def _pack_floats(machine: Machine, matrix: torch.Tensor) -> tuple[Part, torch.Tensor]:
+    outputs, inputs = matrix.shape
+    num_panels = -(-outputs // _BLOCK) * (_BLOCK // PANEL)
+    panels = torch.empty(num_panels * PANEL, -(-inputs // GROUP_SIZE) * GROUP_SIZE, dtype=torch.bfloat16)
+    machine.call(
+        "pack_floats",
+        _PackFloatsArguments,
+        (num_panels, 0),
+        weights=matrix.to(torch.bfloat16).contiguous(),
+        panels=panels,
+        num_outputs=outputs,
+        num_inputs=inputs,
+    )
+    return Part(panels.data_ptr(), None, outputs, 16, 1.0), panels
+
+
+def _copy_codes(machine: Machine, part: Part, inputs: int) -> torch.Tensor:
+    num_panels = -(-part.num_outputs // PANEL)
+    copy = torch.empty(num_panels * PANEL, inputs, dtype=torch.bfloat16)
+    machine.call("copy_codes", _CopyCodesArguments, (num_panels, 0), part=part, copy=copy, num_inputs=inputs)
+    part.copy = copy.data_ptr()
+    return copy
+
+
+def _half_tables(*tables: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, float]:
+    """Scales and minimums in float16, in a unit that is a power of 2: the file's own numbers wherever they are float16.
+
+    Others (the K formats multiply two numbers) are rounded to 11 bits: a relative error below 2^-11, an eighth of what
+    bfloat16 weights may lose. The unit brings the largest of them to the upper end of float16, so that small ones keep
+    their bits.
+    """
+    if all(table.dtype == torch.float16 for table in tables):
+        scales, minimums = (table.contiguous() for table in tables)
+        return scales, minimums, 1.0
+    largest = max(float(table.abs().max()) for table in tables)
+    unit = 1.0
+    if 0.0 < largest < float("inf"):
+        unit = 2.0 ** max(int(torch.tensor(largest / _LARGEST_HALF).log2().ceil()), -100)
+    scales, minimums = ((table.float() / unit).half().contiguous() for table in tables)
+    return scales, minimums, unit
