@@ -20,7 +20,9 @@ REMEDY = "the file is damaged or incomplete: download it again"
 # type code of the format -> struct code; 8 is a string, 9 an array
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
+_LENGTH = struct.Struct("<Q")
 _MAX_DIMENSIONS = 4
+_MAX_ARRAY = 1 << 22  # the largest vocabularies have half a million merges
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,10 @@ class GGUFFile:
             raise ModelLoadError(f"{self.path}: general.alignment is {alignment}; {REMEDY}")
         start = -(-self._offset // alignment) * alignment
         for name, shape, code, offset in headers:
+            if name in self.tensors:
+                raise ModelLoadError(f"{self.path}: tensor {name} is there twice; {REMEDY}")
             self.tensors[name] = self._tensor(name, shape, code, start + offset)
+        self._expect_apart()
 
     def _unpack(self, code: str) -> tuple[Any, ...]:
         values = struct.unpack_from("<" + code, self._map, self._offset)
@@ -81,13 +86,19 @@ class GGUFFile:
         return values
 
     def _string(self) -> str:
-        (length,) = self._unpack("Q")
-        end = self._offset + length
-        if end > len(self._map):
-            raise struct.error(f"a string of {length} bytes runs past the end")
-        text = self._map[self._offset : end].decode("utf-8")
-        self._offset = end
-        return text
+        return self._strings(1)[0]
+
+    def _strings(self, count: int) -> list[str]:
+        """A vocabulary has 100,000 of them, so the loop is kept tight."""
+        data, start, length, found = self._map, self._offset, _LENGTH.unpack_from, []
+        for _ in range(count):
+            end = start + 8 + length(data, start)[0]
+            if end > len(data):
+                raise struct.error(f"a string of {end - start - 8} bytes runs past the end")
+            found.append(data[start + 8 : end].decode("utf-8"))
+            start = end
+        self._offset = start
+        return found
 
     def _value(self, code: int) -> Any:
         if code == _STRING:
@@ -97,10 +108,12 @@ class GGUFFile:
                 raise struct.error(f"unknown value type {code}")
             return self._unpack(_SCALARS[code])[0]
         item, length = self._unpack("IQ")
-        if length > len(self._map):
-            raise struct.error(f"an array of {length} values runs past the end")
+        if length > min(len(self._map), _MAX_ARRAY):
+            raise struct.error(f"an array of {length} values")
         if item in _SCALARS:
             return list(self._unpack(f"{length}{_SCALARS[item]}"))
+        if item == _STRING:
+            return self._strings(length)
         return [self._value(item) for _ in range(length)]
 
     def _tensor_header(self) -> tuple[str, tuple[int, ...], int, int]:
@@ -111,6 +124,13 @@ class GGUFFile:
         shape = self._unpack(f"{num_dimensions}Q")
         code, offset = self._unpack("IQ")
         return name, tuple(reversed(shape)), code, offset
+
+    def _expect_apart(self) -> None:
+        end, before = 0, ""
+        for tensor in sorted(self.tensors.values(), key=lambda each: each.data.ctypes.data):
+            if tensor.data.ctypes.data < end:
+                raise ModelLoadError(f"{self.path}: tensors {before} and {tensor.name} overlap; {REMEDY}")
+            end, before = tensor.data.ctypes.data + tensor.data.nbytes, tensor.name
 
     def _tensor(self, name: str, shape: tuple[int, ...], code: int, start: int) -> GGUFTensor:
         try:

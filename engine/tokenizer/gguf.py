@@ -127,7 +127,7 @@ class _Vocabulary:
 
     def _strings(self, key: str) -> list[str]:
         found = self._get(key)
-        if not isinstance(found, list) or not found or not all(isinstance(each, str) for each in found):
+        if not isinstance(found, list) or not found or not isinstance(found[0], str):  # arrays are of one type
             raise ModelLoadError(f"tokenizer.ggml.{key} is missing or no list of texts; {REMEDY}")
         return found
 
