@@ -45,7 +45,7 @@ def export_llama(model: Path, folder: Path) -> Path:
         "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": hidden,
         "intermediate_size": inner, "num_hidden_layers": config.num_layers, "num_attention_heads": config.num_heads,
         "num_key_value_heads": config.num_kv_heads, "head_dim": config.head_dim, "vocab_size": config.vocab_size,
-        "max_position_embeddings": config.context_length, "rope_theta": config.rope_theta,
+        "max_position_embeddings": config.context_length, "rope_theta": config.rope.theta,
         "rms_norm_eps": config.rms_norm_eps, "hidden_act": "silu", "tie_word_embeddings": tied,
         "bos_token_id": tokenizer.bos_id, "eos_token_id": tokenizer.eos_id, "dtype": "bfloat16",
     }  # fmt: skip
