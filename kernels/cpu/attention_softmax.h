@@ -32,16 +32,22 @@ static inline void scale_row(float* row, int size, float factor) {
 }
 
 // One query's scores over `range` become weights, relative to the largest score so far, to which its softmax is brought.
+// WHOLE: the query sees all keys of a range of RANGE_BLOCKS. The same arithmetic with less to do.
+template <bool WHOLE>
 static inline void weigh(const AttentionRule& rule, const KeyRange& range, int position, int head_dim, float* scores,
                          bf16* weights, float* values, float& largest, float& sum) {
     const Lanes never = broadcast(-INFINITY), scale = broadcast(rule.softcap ? rule.scale / rule.softcap : rule.scale);
+    const int num_blocks = WHOLE ? RANGE_BLOCKS : range.num_blocks;
     const int first = rule.first_key(position) - range.first_key, last = position + 1 - range.first_key;
+    const auto visible = [&](Lanes x, int b, Lanes other) {
+        return WHOLE ? x : keep(x, first - b * BLOCK, last - b * BLOCK, other);
+    };
     Lanes most = never;
-    for (int b = 0; b < range.num_blocks; ++b) {
+    for (int b = 0; b < num_blocks; ++b) {
         Lanes score = load(scores + b * BLOCK) * scale;
-        if (range.scales[b]) score = score * load(range.scales[b]);
+        if (range.scaled) score = score * load(range.scales[b]);
         if (rule.softcap) score = broadcast(rule.softcap) * hyperbolic_tangent(score);
-        score = keep(score, first - b * BLOCK, last - b * BLOCK, never);
+        score = visible(score, b, never);
         store(scores + b * BLOCK, score);
         most = maximum(most, score);
     }
@@ -53,23 +59,27 @@ static inline void weigh(const AttentionRule& rule, const KeyRange& range, int p
         sum *= shrink[0];
         largest = new_largest;
     }
-    Lanes total = broadcast(0.0f);
-    for (int b = 0; b < range.num_blocks; ++b) {
-        const int from = first - b * BLOCK, to = last - b * BLOCK;
-        const Lanes nothing = broadcast(0.0f);
-        Lanes weight = exponential(load(scores + b * BLOCK) - broadcast(largest));
-        total = total + keep(weight, from, to, nothing);
-        if (range.scales[b]) weight = weight * load(range.scales[b] + BLOCK);
-        store(weights + b * BLOCK, keep(weight, from, to, nothing));
+    const Lanes nothing = broadcast(0.0f), top = broadcast(largest);
+    Lanes total = nothing;
+    for (int b = 0; b < num_blocks; ++b) {
+        Lanes weight = exponential(load(scores + b * BLOCK) - top);
+        total = total + visible(weight, b, nothing);
+        if (range.scaled) weight = weight * load(range.scales[b] + BLOCK);
+        store(weights + b * BLOCK, visible(weight, b, nothing));
     }
     sum += sum_of(total);
 }
 
 static inline void weigh_tile(const AttentionRule& rule, const KeyRange& range, const Queries& queries, float* scores,
                               bf16* weights, Softmax& softmax) {
-    for (int q = 0; q < queries.count; ++q)
-        weigh(rule, range, queries.position + q * queries.step, softmax.head_dim, scores + q * RANGE, weights + q * RANGE,
-              softmax.values + q * softmax.head_dim, softmax.maximum[q], softmax.sum[q]);
+    for (int q = 0; q < queries.count; ++q) {
+        const int position = queries.position + q * queries.step;
+        const bool whole = range.num_blocks == RANGE_BLOCKS && position >= range.first_key + RANGE - 1 &&
+                           rule.first_key(position) <= range.first_key;
+        const auto run = whole ? weigh<true> : weigh<false>;
+        run(rule, range, position, softmax.head_dim, scores + q * RANGE, weights + q * RANGE,
+            softmax.values + q * softmax.head_dim, softmax.maximum[q], softmax.sum[q]);
+    }
 }
 
 // `softmax` over more keys: those of `other`.

@@ -6,7 +6,8 @@ struct KeyRange {
     int first_key = 0, num_blocks = 0;
     const bf16* keys[RANGE_BLOCKS];
     const bf16* values[RANGE_BLOCKS];
-    const float* scales[RANGE_BLOCKS];  // what each token's scores [16], then values [16], are to be multiplied by; or null
+    const float* scales[RANGE_BLOCKS];  // if `scaled`: what each token's score [16] and then weight [16] is to be multiplied by
+    bool scaled;
 };
 
 class KeyReader {
@@ -22,6 +23,7 @@ class KeyReader {
     // The blocks of keys [first, end), which lie between two multiples of RANGE. Valid until the next call.
     KeyRange read(int first, int end) {
         KeyRange range;
+        range.scaled = cache_.scales;
         range.first_key = first / BLOCK * BLOCK;
         for (int key = range.first_key; key < end; key += BLOCK) {
             const int64_t page = cache_.page(table_[key / BLOCK], kv_head_);
