@@ -10,6 +10,7 @@ from gateway.config import AUTO, Config, ModelConfig
 from gateway.errors import NotFoundError
 from gateway.upstream.attempts import Deployment
 from gateway.upstream.breaker import Breaker
+from gateway.upstream.engine_fields import CAPABILITIES
 from gateway.upstream.types import Backend
 from routing.types import Candidate, Policy, Rule, Tier
 
@@ -155,4 +156,5 @@ class Catalog:
     def _candidate(self, name: str) -> Candidate:
         model = self._exact[name]
         context = model.context_tokens or self._contexts.get(model.engine)
-        return Candidate(model=name, capabilities=frozenset(model.capabilities), context_tokens=context)
+        capabilities = frozenset(model.capabilities) | (CAPABILITIES if model.engine else frozenset())
+        return Candidate(model=name, capabilities=capabilities, context_tokens=context)

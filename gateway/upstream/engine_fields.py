@@ -7,6 +7,9 @@ import msgspec
 from gateway.errors import InvalidRequestError
 from gateway.wire.inference import Inference
 
+CAPABILITIES = frozenset({"tools", "json_schema", "json_object", "logprobs"})
+"""What any model can do here that a request may need."""
+
 
 def field(inference: Inference, name: str) -> Any:
     """A top-level field that is not typed; None when absent. The parser has checked its type."""

@@ -139,6 +139,7 @@ def test_the_policy_holds_usable_models_with_what_they_can_do() -> None:
     assert policy is not None
     assert [(tier.name, tier.models) for tier in policy.tiers] == [("small", ("small",)), ("large", ("exact", "small"))]
     assert policy.candidates["exact"].capabilities == {"tools"}
+    assert {"tools", "json_schema"} < policy.candidates["small"].capabilities  # the bundled engine can, unsaid
     assert (policy.candidates["exact"].context_tokens, policy.candidates["small"].context_tokens) == (100, 8192)
     assert (policy.default_tier, policy.fallback_tier) == ("large", "large")
 

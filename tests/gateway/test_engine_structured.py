@@ -15,6 +15,7 @@ from engine.client import EngineClient
 from engine.types import EngineOptions
 from gateway.errors import InvalidRequestError
 from gateway.upstream.engine_backend import EngineBackend
+from gateway.wire.assemble import assemble
 from gateway.wire.embeddings import parse_embedding
 from tests.conformance.openai_schemas import conforms
 from tests.gateway.engine_requests import QUESTION, answered, chat, completion, outbound
@@ -85,9 +86,8 @@ async def test_a_required_call_is_made(backend: EngineBackend, stream: bool) -> 
 async def test_a_stream_gives_a_call_in_pieces(backend: EngineBackend) -> None:
     reply = await backend.send(chat(messages=ASK, tools=[WEATHER], tool_choice="required", max_tokens=120, stream=True))
     assert reply.events is not None
-    chunks = [
-        json.loads(payload) for payloads in [p async for p in reply.events] for payload in payloads[:-1] or payloads
-    ]
+    payloads = [payload for payloads in [each async for each in reply.events] for payload in payloads]
+    chunks = [json.loads(payload) for payload in payloads[:-1]]
     deltas = [chunk["choices"][0]["delta"] for chunk in chunks if chunk["choices"]]
     calls = [delta["tool_calls"][0] for delta in deltas if "tool_calls" in delta]
     assert calls[0]["type"] == "function"
@@ -307,9 +307,6 @@ async def test_logprobs_of_the_prompt_come_with_its_echo(
     reply = await backend.send(completion(prompt, **fields))
     if stream:
         assert reply.events is not None
-        answer = None
-        from gateway.wire.assemble import assemble
-
         payloads = [payload for payloads in [each async for each in reply.events] for payload in payloads]
         answer = json.loads(assemble(payloads, num_choices=2) or b"null")
     else:
