@@ -15,7 +15,7 @@ class Answer:
         # Under a grammar the end is part of what was asked for: there is nothing to go on with.
         ends_with_eos = not sampling.ignore_eos or params.grammar is not None
         self._end_ids = frozenset(sampling.stop_token_ids) | (tokenizer.eos_ids if ends_with_eos else frozenset())
-        self._detokenizer = Detokenizer(tokenizer.token_bytes)
+        self._detokenizer = Detokenizer(tokenizer.bytes_after, request.token_ids[request.num_prompt - 1])
         self._stop = StopChecker(sampling.stop)
         self._shows_logprobs = sampling.logprobs is not None
         # What no delta has reported yet.
@@ -32,13 +32,12 @@ class Answer:
             assert sample.logprobs is not None, "logprobs were asked for"
             self._untold_logprobs.append(sample.logprobs)
         if token_id in self._end_ids:
-            return self._delta(self._flush(), "stop")
+            return self._delta(self._stop.flush(), "stop")
         text = self._stop.push(self._detokenizer.push(token_id))
         if self._stop.stopped:
             return self._delta(text, "stop")
         if len(self._request.token_ids) >= self._request.max_length:
-            text += self._flush()
-            return self._delta(text, "stop" if self._stop.stopped else "length")
+            return self._delta(text + self._stop.flush(), "length")
         return self._delta(text, None) if text else None
 
     def push_prompt_logprobs(self, start: int, logprobs: list[TokenLogprobs]) -> None:
@@ -55,9 +54,6 @@ class Answer:
     def end_without_tokens(self, embedding: tuple[float, ...] | None = None) -> Delta:
         """The answer to max_tokens = 0, or the embedding of the prompt."""
         return self._delta("", "length" if embedding is None else "stop", embedding)
-
-    def _flush(self) -> str:
-        return self._stop.push(self._detokenizer.flush()) + self._stop.flush()
 
     def _delta(self, text: str, reason: FinishReason | None, embedding: tuple[float, ...] | None = None) -> Delta:
         request = self._request

@@ -5,20 +5,20 @@ from collections.abc import Callable
 
 
 class Detokenizer:
-    """Incremental UTF-8 over the raw bytes of tokens; `token_bytes` gives b"" for tokens that have no text.
+    """Incremental UTF-8 over what each token adds.
 
-    The pieces joined are `b"".join(token bytes).decode("utf-8", errors="replace")`: U+FFFD stands for bytes that no
-    continuation could make valid, and for a character that the end cut off; never for one that is still under way.
+    bytes_after: of the token before (None: there is none) and the token, b"" for those without text. previous: the
+    prompt's last token. U+FFFD stands for bytes that no continuation could make valid, never for a character that is
+    under way; one that the end cuts off never comes.
     """
 
-    def __init__(self, token_bytes: Callable[[int], bytes]) -> None:
-        self._token_bytes = token_bytes
+    def __init__(self, bytes_after: Callable[[int | None, int], bytes], previous: int | None = None) -> None:
+        self._bytes_after = bytes_after
+        self._previous = previous
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
     def push(self, token_id: int) -> str:
         """The text that this token completes; "" while a character is unfinished."""
-        return self._decoder.decode(self._token_bytes(token_id))
-
-    def flush(self) -> str:
-        """What the end leaves over."""
-        return self._decoder.decode(b"", final=True)
+        added = self._bytes_after(self._previous, token_id)
+        self._previous = token_id
+        return self._decoder.decode(added)

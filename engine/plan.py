@@ -86,6 +86,10 @@ class TokenTable(Protocol):
         """The raw bytes of a token; b"" for special and control tokens."""
         ...
 
+    def bytes_after(self, previous: int | None, token_id: int) -> bytes:
+        """What a token adds to the text after `previous`; None: at its beginning."""
+        ...
+
 
 class PromptTemplate(Protocol):
     """What the engine needs of a chat template."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from engine.detokenizer import Detokenizer
 from engine.errors import ModelLoadError
 
 if TYPE_CHECKING:
@@ -85,9 +86,9 @@ class Tokenizer:
         return ids
 
     def decode(self, ids: list[int]) -> str:
-        """The text of `ids`, control tokens and the prefixed spaces left out, bytes that are no UTF-8 as U+FFFD."""
-        parts = (self.bytes_after(previous, token_id) for previous, token_id in zip([None, *ids], ids, strict=False))
-        return b"".join(parts).decode("utf-8", errors="replace")
+        """The text of `ids` as a `Detokenizer` gives it, without control tokens and the spaces that `encode` adds."""
+        detokenizer = Detokenizer(self.bytes_after)
+        return "".join(map(detokenizer.push, ids))
 
     def save(self, path: Path) -> None:
         """Write a tokenizer.json for other programs; the spaces and control tokens that this class deals with aside."""

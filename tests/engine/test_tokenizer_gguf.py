@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.detokenizer import Detokenizer
 from engine.errors import ModelLoadError
 from engine.tokenizer import GUARD, Tokenizer
 from engine.tokenizer.gguf import tokenizer_from_gguf
@@ -56,6 +57,21 @@ def test_the_prefixed_space_is_no_text_and_others_are() -> None:
     assert llama.decode(ids) == "thethe the"
     assert llama.decode([5, the]).endswith(" the")  # after other tokens a space is a space
     assert gemma.decode(gemma.encode(" the")) == " the"
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    text=st.text(st.characters(exclude_categories=["Cs"], exclude_characters=GUARD + "\u2581<")), cut=st.integers(0, 40)
+)
+def test_an_answer_streamed_after_its_prompt_is_the_rest_of_the_text(text: str, cut: int) -> None:
+    for tokenizer in TOKENIZERS.values():
+        ids = tokenizer.encode(text)
+        prompt, answer = ids[: cut + 1], ids[cut + 1 :]
+        detokenizer = Detokenizer(tokenizer.bytes_after, prompt[-1])
+        streamed = [detokenizer.push(i) for i in answer]
+        before = b"".join(map(tokenizer.bytes_after, [None, *prompt], prompt))
+        expected = text.encode()[len(before) :].decode(errors="replace")  # the cut may go through a character
+        assert "".join(streamed) == expected
 
 
 def test_turn_markers_are_control_tokens_even_where_a_file_calls_them_user_defined() -> None:

@@ -71,6 +71,9 @@ class ToyTokenizer:
             raise ValueError(f"there is no token {token_id}")
         return bytes([token_id]) if token_id < 256 else b""
 
+    def bytes_after(self, previous: int | None, token_id: int) -> bytes:
+        return self.token_bytes(token_id)
+
 
 class ToyTemplate:
     tool_format = format_for("")
