@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch.nn import functional
 
+from kernels import reference_cache
 from kernels.batch import BLOCK_SIZE, TILE, TileGroup, TokenBatch
 from kernels.matrix import Matrix, dense
 from kernels.operations import (
@@ -103,15 +104,13 @@ class ReferenceOperations:
         return out.to(self.dtype)
 
     def block_bytes(self, num_layers: int, heads: HeadShape, dtype: CacheDtype) -> int:
-        return 2 * num_layers * heads.num_kv_heads * heads.head_dim * BLOCK_SIZE * self.dtype.itemsize
+        return num_layers * BLOCK_SIZE * reference_cache.token_bytes(heads, dtype, self.dtype)
 
     def new_cache(self, num_layers: int, num_blocks: int, heads: HeadShape, dtype: CacheDtype = "auto") -> KVCache:
-        shape = (num_blocks, heads.num_kv_heads, BLOCK_SIZE, heads.head_dim)
-
-        def room() -> torch.Tensor:
-            return torch.zeros(shape, dtype=self.dtype, device=self.device)
-
-        return KVCache(dtype, [(room(), room()) for _ in range(num_layers)])
+        layers = (
+            reference_cache.new_layer(num_blocks, heads, dtype, self.dtype, self.device) for _ in range(num_layers)
+        )
+        return KVCache(dtype, list(layers))
 
     def rope_and_store(
         self,
@@ -132,9 +131,7 @@ class ReferenceOperations:
             if norms is not None and weight is not None:
                 x = _rms_norm(x.reshape(-1, heads.head_dim), weight, norms.eps).view(x.shape)
             part.copy_(_rotated(x, *(table[batch.positions.long()][:, None] for table in (rotary.cos, rotary.sin))))
-        block, offset = batch.slots // BLOCK_SIZE, batch.slots % BLOCK_SIZE
-        for kind, fresh in zip(cache.layers[layer], (keys, values), strict=True):
-            kind[block, :, offset] = fresh
+        reference_cache.put(cache.layers[layer], cache.dtype, batch.slots, keys, values)
 
     def paged_attention(
         self,
@@ -148,11 +145,11 @@ class ReferenceOperations:
         width = heads.num_heads * heads.head_dim
         queries = functional.pad(qkv[:, :width], (0, 0, 0, 1))  # one more row, for the padding of tiles
         out = torch.empty_like(queries)
-        keys, values = cache.layers[layer]
         for group in batch.tiles:
             at_once = max(1, _MAX_GATHERED // (group.blocks.shape[1] * BLOCK_SIZE))
             for part in range(0, len(group.rows), at_once):
                 tiles = group.part(part, part + at_once)
+                keys, values = reference_cache.take(cache.layers[layer], cache.dtype, tiles.blocks)
                 out[tiles.rows.flatten()] = _attend(queries, keys, values, tiles, heads, rule)
         return out[:-1]
 
@@ -189,20 +186,16 @@ def _rotated(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Ten
 
 def _attend(
     queries: torch.Tensor,
-    keys: torch.Tensor,
-    values: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
     tiles: TileGroup,
     heads: HeadShape,
     rule: AttentionRule,
 ) -> torch.Tensor:
-    """queries [T + 1, H * D] of some tiles -> [n * TILE, H * D]."""
+    """queries [T + 1, H * D] of some tiles, over k, v [n, KV, num_keys, D] -> [n * TILE, H * D]."""
     n, group_size = len(tiles.rows), heads.num_heads // heads.num_kv_heads
     q = queries[tiles.rows].view(n, TILE, heads.num_kv_heads, group_size, heads.head_dim)
     q = q.permute(0, 2, 1, 3, 4).reshape(n, heads.num_kv_heads, TILE * group_size, heads.head_dim).float()
-    k, v = (
-        kind[tiles.blocks].transpose(1, 2).reshape(n, heads.num_kv_heads, -1, heads.head_dim).float()
-        for kind in (keys, values)
-    )  # [n, KV, num_keys, D]
     # A key that isn't seen has weight 0, but what an earlier sequence left in its slot may be NaN, and 0 * NaN is NaN.
     v[:, :, -tiles.unwritten.shape[1] :].masked_fill_(tiles.unwritten[:, None, :, None], 0.0)
     scores = q @ k.transpose(2, 3) * rule.scale

@@ -16,7 +16,7 @@ from kernels.operations import AttentionRule, CacheDtype, HeadNorms, HeadShape, 
 _TYPES: dict[CacheDtype, tuple[int, torch.dtype]] = {
     "auto": (0, torch.bfloat16),
     "int8": (1, torch.int8),
-    "fp8": (2, torch.float8_e4m3fn),
+    "fp8": (2, torch.uint8),
 }
 _MAX_GROUP = 16  # MAX_GROUP of attention.cpp
 _MAX_PARTIALS = 8 * 8  # its MAX_SHARED_ROWS * MAX_PARTS
@@ -144,7 +144,7 @@ def _layer(cache: KVCache, layer: int, heads: HeadShape) -> _Cache:
 
 
 def _room(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-    """Zeros, in huge pages where the system has them: blocks lie anywhere, and small pages would cost a table walk each."""
+    """Zeros, in huge pages where the system has them: blocks lie anywhere, and small pages cost a table walk each."""
     size = math.prod(shape) * dtype.itemsize
     memory = mmap.mmap(-1, -(-size // _HUGE_PAGE) * _HUGE_PAGE)
     if hasattr(mmap, "MADV_HUGEPAGE"):
