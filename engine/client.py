@@ -11,7 +11,7 @@ from engine.plan import ModelRunner
 from engine.request import Request
 from engine.stepper import Stepper
 from engine.tools.format import ToolFormat
-from engine.types import Delta, EngineInfo, EngineOptions, EngineStats, GenerationRequest
+from engine.types import Delta, EngineInfo, EngineOptions, EngineStats, GenerationRequest, LoadProgress
 
 
 class _Stream:
@@ -33,10 +33,13 @@ class EngineClient:
         self._streams: dict[Request, _Stream] = {}
         self._token_names: dict[int, str] | None = None
 
-    async def start(self) -> None:
-        """Load the model. Raises ModelLoadError if it can't be used, ValueError if an option makes no sense."""
+    async def start(self, progress: LoadProgress | None = None) -> None:
+        """Load the model; `progress` is called from another thread.
+
+        Raises ModelLoadError if the model can't be used, ValueError if an option makes no sense.
+        """
         assert self._engine is None, "an engine client starts once"
-        self._engine = await asyncio.to_thread(Engine, self._options, self._runner)
+        self._engine = await asyncio.to_thread(Engine, self._options, self._runner, progress)
         self._stepper = Stepper(self._engine, self._options, self._deliver)
         self._stepper.start()
 

@@ -19,7 +19,15 @@ from engine.plan import ModelRunner, PlannedSequence, Sample, StepPlan, StepResu
 from engine.request import Request, Status
 from engine.scheduler import Scheduler
 from engine.tools.format import ToolFormat
-from engine.types import Delta, EngineInfo, EngineOptions, EngineStats, FinishReason, GenerationRequest
+from engine.types import (
+    Delta,
+    EngineInfo,
+    EngineOptions,
+    EngineStats,
+    FinishReason,
+    GenerationRequest,
+    LoadProgress,
+)
 from engine.validation import check_options, validated
 
 if TYPE_CHECKING:
@@ -43,9 +51,11 @@ class Engine:
     Raises ModelLoadError if the model can't be used, ValueError if an option makes no sense.
     """
 
-    def __init__(self, options: EngineOptions, runner: ModelRunner | None = None) -> None:
+    def __init__(
+        self, options: EngineOptions, runner: ModelRunner | None = None, progress: LoadProgress | None = None
+    ) -> None:
         check_options(options)
-        self._runner = runner or _load_runner(options)
+        self._runner = runner or _load_runner(options, progress)
         self.tokenizer: TokenTable = self._runner.tokenizer
         num_slots = self._runner.num_blocks * self._runner.block_size
         context_length = min(self._runner.info.context_length, options.max_model_len or num_slots, num_slots)
@@ -248,7 +258,7 @@ def _as_engine_error(error: Exception) -> EngineError:
     return EngineError(f"this answer failed: {type(error).__name__}: {error}")
 
 
-def _load_runner(options: EngineOptions) -> ModelRunner:
+def _load_runner(options: EngineOptions, progress: LoadProgress | None) -> ModelRunner:
     from engine.runner import Runner  # torch comes with it
 
-    return Runner(options)
+    return Runner(options, progress)

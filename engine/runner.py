@@ -19,7 +19,7 @@ from engine.pooling import Pooler
 from engine.request import Request
 from engine.sampling.logprobs import SLICE, prompt_logprobs
 from engine.sampling.sampler import Sampler
-from engine.types import EngineInfo, EngineOptions, TokenLogprobs
+from engine.types import EngineInfo, EngineOptions, LoadProgress, TokenLogprobs
 from kernels.batch import BLOCK_SIZE, SequenceRows, TokenBatch
 from kernels.cpu.build import KernelUnavailableError
 from kernels.dispatch import choose_operations
@@ -31,12 +31,12 @@ class Runner:
 
     block_size = BLOCK_SIZE
 
-    def __init__(self, options: EngineOptions) -> None:
+    def __init__(self, options: EngineOptions, progress: LoadProgress | None = None) -> None:
         self._num_threads = options.num_threads or torch.get_num_threads()
         self._thread = -1
         self._use_threads()
         device = _device(options.device)
-        checkpoint = load_checkpoint(options.model)
+        checkpoint = load_checkpoint(options.model, progress)
         config = checkpoint.config
         heads = HeadShape(config.num_heads, config.num_kv_heads, config.head_dim)
         self._operations = _operations(device, config, options)

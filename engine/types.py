@@ -1,9 +1,11 @@
 """What crosses the engine's border: options in, requests in, deltas and figures out. Imports no torch."""
 
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
 
+LoadProgress = Callable[[int, int], None]  # bytes of weights read so far, and in all; from the loading thread
 FinishReason = Literal["stop", "length", "abort"]
 KVCacheDtype = Literal["auto", "int8", "fp8"]
 Pooling = Literal["last", "mean"]

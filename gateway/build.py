@@ -17,6 +17,7 @@ from gateway.config_check import ConfigError
 from gateway.house import House, Snapshot
 from gateway.ledger.ledger import Ledger
 from gateway.ledger.prices import PriceBook
+from gateway.loading_bar import loading_bars
 from gateway.models.needs import needs_embedder
 from gateway.models.sources import resolve
 from gateway.store.database import Database
@@ -127,7 +128,8 @@ async def _open_backends(config: Config, models: Path, stack: AsyncExitStack) ->
     if embedder is not None:
         stack.push_async_callback(embedder.aclose)
         await embedder.start()
-    await asyncio.gather(*(client.start() for client in engines.values()))
+    with loading_bars() as bar:
+        await asyncio.gather(*(client.start(bar(name)) for name, client in engines.items()))
     backends = Backends(engines, embedder)
     stack.push_async_callback(backends.aclose)
     if engines or embedder:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from engine.errors import ModelLoadError
 from engine.models.config import ModelConfig
+from engine.types import LoadProgress
 
 if TYPE_CHECKING:
     import torch
@@ -48,15 +49,18 @@ class Checkpoint:
             raise ModelLoadError(f"{self.name}: the chat template is {type(self.chat_template).__name__}, not a text")
 
 
-def load_checkpoint(path: str) -> Checkpoint:
-    """Open a .gguf file or a folder of config.json and safetensors. Raises ModelLoadError."""
+def load_checkpoint(path: str, progress: LoadProgress | None = None) -> Checkpoint:
+    """Open a .gguf file or a folder of config.json and safetensors. Raises ModelLoadError.
+
+    Weights are read when they are asked for; `progress` hears of each.
+    """
     from engine.loader import gguf, safetensors
 
     place = Path(path).expanduser()
     if place.is_dir():
-        return safetensors.load(place)
+        return safetensors.load(place, progress)
     if place.is_file():
-        return gguf.load(place)
+        return gguf.load(place, progress)
     raise ModelLoadError(
         f"{path}: no such file or folder; pull the model first (tollhouse models pull) or mend the path"
     )

@@ -9,15 +9,16 @@ from engine.errors import ModelLoadError
 from engine.loader.checkpoint import expect_finite, expect_shape
 from engine.loader.packed_layers import OTHER_FILES, packed_format
 from engine.loader.shards import Shards
+from engine.types import LoadProgress
 from kernels.matrix import Matrix, dense
 
 
 class FolderWeights:
     """`quantisation`: the config of how linear layers are packed, None for a model of floats. Raises ModelLoadError."""
 
-    def __init__(self, folder: Path, quantisation: dict[str, Any] | None) -> None:
+    def __init__(self, folder: Path, quantisation: dict[str, Any] | None, progress: LoadProgress | None = None) -> None:
         self._format = None if quantisation is None else packed_format(quantisation)
-        self._shards = Shards(folder)
+        self._shards = Shards(folder, progress)
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and (name in self._shards or self._is_packed(name))

@@ -10,12 +10,14 @@ from engine.loader.dequantise import dequantise, matrix
 from engine.loader.gguf_config import read_config
 from engine.loader.gguf_file import REMEDY, GGUFFile, GGUFTensor
 from engine.loader.gguf_names import gguf_name, holds_sum_with_one, row_order
+from engine.loader.meter import Meter
 from engine.models.config import ModelConfig
 from engine.tokenizer.gguf import tokenizer_from_gguf
+from engine.types import LoadProgress
 from kernels.matrix import Matrix, take_rows
 
 
-def load(path: Path) -> Checkpoint:
+def load(path: Path, progress: LoadProgress | None = None) -> Checkpoint:
     """Map the file and read its metadata; weights are dequantised when asked for. Raises ModelLoadError."""
     with refusing_damage(path):
         file = GGUFFile(path)
@@ -23,7 +25,7 @@ def load(path: Path) -> Checkpoint:
         return Checkpoint(
             name=str(file.metadata.get("general.name") or path.stem),
             config=config,
-            weights=GGUFWeights(file, config),
+            weights=GGUFWeights(file, config, progress),
             tokenizer=tokenizer_from_gguf(file.metadata),
             chat_template=file.metadata.get("tokenizer.chat_template"),
         )
@@ -32,9 +34,10 @@ def load(path: Path) -> Checkpoint:
 class GGUFWeights:
     """Implements `Weights`. What llama.cpp's converter did to names, row orders and norms is undone."""
 
-    def __init__(self, file: GGUFFile, config: ModelConfig) -> None:
+    def __init__(self, file: GGUFFile, config: ModelConfig, progress: LoadProgress | None = None) -> None:
         self._file = file
         self._config = config
+        self._meter = Meter(sum(tensor.data.nbytes for tensor in file.tensors.values()), progress)
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and gguf_name(self._config.architecture, name)[0] in self._file.tensors
@@ -54,6 +57,7 @@ class GGUFWeights:
         stored = self._file.tensors.get(stored_name)
         if stored is None:
             raise ModelLoadError(f"{self._file.path}: tensor {stored_name} is missing; {REMEDY}")
+        self._meter.count(stored_name, stored.data.nbytes)
         if expert is None:
             expect_shape(stored.name, stored.shape, shape)
             return stored

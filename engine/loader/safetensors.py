@@ -10,9 +10,10 @@ from engine.loader.folder_config import read_config
 from engine.loader.folder_weights import FolderWeights
 from engine.loader.shards import REMEDY
 from engine.tokenizer.folder import tokenizer_from_folder
+from engine.types import LoadProgress
 
 
-def load(folder: Path) -> Checkpoint:
+def load(folder: Path, progress: LoadProgress | None = None) -> Checkpoint:
     """Read the config and open the tensor files; weights are read when asked for. Raises ModelLoadError."""
     with refusing_damage(folder):
         raw = read_json(folder / "config.json")
@@ -20,7 +21,7 @@ def load(folder: Path) -> Checkpoint:
         return Checkpoint(
             name=folder.name,
             config=read_config(raw, folder),
-            weights=FolderWeights(folder, _quantisation(raw, folder)),
+            weights=FolderWeights(folder, _quantisation(raw, folder), progress),
             tokenizer=tokenizer_from_folder(folder, _eos_ids(raw, folder), tokenizer_config),
             chat_template=_chat_template(folder, tokenizer_config),
         )

@@ -11,6 +11,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from engine.errors import ModelLoadError
+from engine.loader.meter import Meter
+from engine.types import LoadProgress
 
 REMEDY = "the folder is damaged or incomplete: download it again"
 
@@ -22,8 +24,9 @@ class _Index(msgspec.Struct):
 class Shards:
     """Raises ModelLoadError for files that are missing or damaged."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, progress: LoadProgress | None = None) -> None:
         self._folder = folder
+        self._num_bytes = 0
         self._file_of: dict[str, Any] = {}
         index = folder / "model.safetensors.index.json"
         if (folder / "model.safetensors").exists():
@@ -36,6 +39,7 @@ class Shards:
                 raise ModelLoadError(f"{folder}: no .safetensors file; convert the model, or give a .gguf file")
             for path in paths:
                 self._add(path)
+        self._meter = Meter(self._num_bytes, progress)
 
     def __contains__(self, name: object) -> bool:
         return name in self._file_of
@@ -48,11 +52,8 @@ class Shards:
             tensor: torch.Tensor = self._file_of[name].get_tensor(name)
         except (SafetensorError, OSError, ValueError, RuntimeError, AttributeError, TypeError, KeyError) as error:
             raise ModelLoadError(f"{self._folder}: tensor {name} is unreadable ({error}); {REMEDY}") from error
+        self._meter.count(name, tensor.nbytes)
         return tensor
-
-    def sizes(self) -> dict[str, int]:
-        """Bytes of each tensor."""
-        return {name: self.tensor(name).nbytes for name in self._file_of}
 
     def _add_indexed(self, index: Path) -> None:
         try:
@@ -75,6 +76,7 @@ class Shards:
             names = file.keys()  # type: ignore[no-untyped-call]
         except (SafetensorError, OSError) as error:
             raise ModelLoadError(f"{path}: unreadable ({error}); {REMEDY}") from error
+        self._num_bytes += path.stat().st_size
         for name in names:
             if name in self._file_of:
                 raise ModelLoadError(

@@ -49,10 +49,19 @@ def test_one_whole_file_needs_no_index(folder: Path) -> None:
 
 def test_without_an_index_all_files_count_but_none_twice(folder: Path) -> None:
     (folder / INDEX).unlink()
-    assert Shards(folder).sizes() == {"a": 24, "b": 8}
+    assert torch.equal(Shards(folder).tensor("b"), B)
     save_file({"a": A}, folder / "consolidated.safetensors")
     with pytest.raises(ModelLoadError, match="tensor a is in another file, too"):
         Shards(folder)
+
+
+def test_progress_is_told_tensor_by_tensor(folder: Path) -> None:
+    told: list[tuple[int, int]] = []
+    weights = FolderWeights(folder, None, lambda done, total: told.append((done, total)))
+    total = sum((folder / name).stat().st_size for name in (FIRST, SECOND))
+    for name, shape in (("a", (2, 3)), ("a", (2, 3)), ("b", (4,))):
+        weights.get(name, shape)
+    assert told == [(24, total), (32, total)]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,19 @@
+"""How much of a checkpoint's weights has been read, told to whoever shows it. Knows no file format."""
+
+from engine.types import LoadProgress
+
+
+class Meter:
+    """Counts each tensor once, however often it is asked for."""
+
+    def __init__(self, total: int, report: LoadProgress | None) -> None:
+        self._total = total
+        self._report = report
+        self._counted: set[str] = set()
+        self._done = 0
+
+    def count(self, name: str, num_bytes: int) -> None:
+        if self._report is not None and name not in self._counted:
+            self._counted.add(name)
+            self._done = min(self._done + num_bytes, self._total)
+            self._report(self._done, self._total)
