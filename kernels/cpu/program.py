@@ -6,6 +6,7 @@ every such tensor gets its place in one arena, which tensors share that don't li
 """
 
 import ctypes
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -58,8 +59,9 @@ class _Call:
     arrays of them for pointers too, and numbers.
     """
 
-    def __init__(self, kernel: int, arguments: type[ctypes.Structure], values: dict[str, Any]) -> None:
-        self._kernel = kernel
+    def __init__(self, kernel: str, address: int, arguments: type[ctypes.Structure], values: dict[str, Any]) -> None:
+        self.kernel = kernel
+        self._address = address
         self._arguments = arguments
         self._values = values  # kept: what pointers point to must live as long as the call
         self.tensors = [value for value in values.values() if isinstance(value, torch.Tensor)]
@@ -71,7 +73,7 @@ class _Call:
             return ctypes.addressof(value) if isinstance(value, ctypes.Structure | ctypes.Array) else value
 
         self._bound = self._arguments(**{name: plain(value) for name, value in self._values.items()})
-        return _Operation(self._kernel, ctypes.addressof(self._bound))
+        return _Operation(self._address, ctypes.addressof(self._bound))
 
 
 class Machine:
@@ -93,7 +95,7 @@ class Machine:
 
     def call(self, kernel: str, arguments: type[ctypes.Structure], rows: Rows, **values: Any) -> None:
         """The kernel of this name over `rows`, with `values` for the fields of its `arguments`; see _Call."""
-        call = _Call(self._address(kernel), arguments, values)
+        call = _Call(kernel, self._address(kernel), arguments, values)
         if self._recording is not None:
             self._recording.calls.append(call)
         else:
@@ -148,7 +150,8 @@ class _Recording:
         lifetimes[id(self.buffers[0])].extend(0)
         lifetimes[id(self.result)].extend(len(self.calls))
         size, offsets = place(list(lifetimes.values()), _ALIGNMENT)
-        return torch.empty(size, dtype=torch.uint8), dict(zip(lifetimes, offsets, strict=True))
+        with torch.inference_mode(False):  # whoever calls first decides nothing about who may call later
+            return torch.empty(size, dtype=torch.uint8), dict(zip(lifetimes, offsets, strict=True))
 
 
 class Program:
@@ -165,15 +168,28 @@ class Program:
         self._constants: tuple[Any, ...] | None = None
 
     def __call__(self, x: torch.Tensor, rows: TokenBatch | int, *constants: Any) -> torch.Tensor:
+        step = self._prepare(x, rows, constants)
+        self._machine.run(self._operations, len(self._operations), step)
+        return self._result[: len(x)]
+
+    def seconds_of_kernels(self, x: torch.Tensor, rows: TokenBatch | int, *constants: Any) -> dict[str, float]:
+        """As a call, but each kernel by itself: how long all calls of one name took. Waking the workers counts, too."""
+        step = self._prepare(x, rows, constants)
+        seconds: dict[str, float] = {}
+        for call, operation in zip(self._calls, self._operations, strict=True):
+            start = time.perf_counter()
+            self._machine.run(operation, 1, step)
+            seconds[call.kernel] = seconds.get(call.kernel, 0.0) + time.perf_counter() - start
+        return seconds
+
+    def _prepare(self, x: torch.Tensor, rows: TokenBatch | int, constants: tuple[Any, ...]) -> Step:
         if self._constants is None:
             self._record(x, rows, constants)
         num_rows = len(x)
         assert num_rows <= self._max_rows
         assert all(mine is given for mine, given in zip(self._constants or (), constants, strict=True))
-        step = _step((num_rows, rows) if isinstance(rows, int) else rows)
         self._argument[:num_rows].copy_(x)
-        self._machine.run(self._operations, len(self._operations), step)
-        return self._result[:num_rows]
+        return _step((num_rows, rows) if isinstance(rows, int) else rows)
 
     def _record(self, x: torch.Tensor, rows: TokenBatch | int, constants: tuple[Any, ...]) -> None:
         argument = torch.empty(self._max_rows, *x.shape[1:], dtype=x.dtype, device="meta")

@@ -90,3 +90,12 @@ def test_what_no_operation_made_is_refused(machine: Machine) -> None:
 
     with pytest.raises(AssertionError, match="by operations only"):
         machine.record(function, 4)(token_ids(1), 0)
+
+
+def test_the_time_of_each_kernel(machine: Machine) -> None:
+    program = machine.record(random_function(machine, 0), 8)
+    wanted = program(token_ids(8), 0).clone()
+    seconds = program.seconds_of_kernels(token_ids(8), 0)
+    assert set(seconds) == {"embed_bf16", "add_rms_norm", "rms_norm", "gated_silu"}
+    assert min(seconds.values()) > 0
+    assert torch.equal(program(token_ids(8), 0), wanted)
