@@ -48,7 +48,8 @@ class ReferenceSampling:
 def _marked(ids: torch.Tensor, model_peak: torch.Tensor, peak: torch.Tensor) -> torch.Tensor:
     """ids [R], with NOT_FINITE and NOTHING_LEFT where they apply; peaks [R] before and after shaping."""
     ids = ids.masked_fill(peak == -torch.inf, NOTHING_LEFT)
-    return ids.masked_fill(~(model_peak < torch.inf), NOT_FINITE)  # written so that NaN counts
+    is_finite = (model_peak < torch.inf) & (peak < torch.inf)  # not so of NaN
+    return ids.masked_fill(~is_finite, NOT_FINITE)
 
 
 def _shape(logits: torch.Tensor, rows: RowChoices) -> torch.Tensor:

@@ -8,6 +8,7 @@ from kernels.batch import TokenBatch
 from kernels.cpu import attention, embedding, pointwise, products
 from kernels.cpu.build import Level, load_library
 from kernels.cpu.program import Machine
+from kernels.cpu.sampling import CpuSampling
 from kernels.matrix import Matrix
 from kernels.operations import (
     Activation,
@@ -21,7 +22,6 @@ from kernels.operations import (
     PackedWeight,
     RotaryTables,
 )
-from kernels.reference_sampling import ReferenceSampling
 
 
 class CpuOperations:
@@ -37,7 +37,7 @@ class CpuOperations:
         self.name = level.name
         self._bf16_copy = bf16_copy
         self._machine = Machine(load_library(level))
-        self.sampling = ReferenceSampling()
+        self.sampling = CpuSampling(self._machine)
 
     def supports(self, shape: ModelShape) -> bool:
         whole_groups = shape.hidden_size % 32 == 0 and shape.intermediate_size % 32 == 0

@@ -35,6 +35,12 @@ static inline Lanes nearest(Lanes a) { return _mm512_roundscale_ps(a, _MM_FROUND
 static inline Lanes times_power_of_two(Lanes a, Lanes n) { return _mm512_scalef_ps(a, n); }
 static inline float sum_of(Lanes a) { return _mm512_reduce_add_ps(a); }
 static inline float maximum_of(Lanes a) { return _mm512_reduce_max_ps(a); }
+// A bit for each lane, the first in the lowest; NaN is less than nothing.
+static inline unsigned less(Lanes a, Lanes b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
+// x where a >= b, else 0.
+static inline Lanes where_at_least(Lanes a, Lanes b, Lanes x) {
+    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(a, b, _CMP_GE_OQ), x);
+}
 
 // A pair of neighbouring bfloat16 in every lane: one operand of vdpbf16ps.
 static inline __m512bh broadcast_pair(const bf16* p) {
@@ -115,6 +121,14 @@ static inline float maximum_of(Lanes a) {
     const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
     const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+}
+static inline unsigned less(Lanes a, Lanes b) {
+    const int low = _mm256_movemask_ps(_mm256_cmp_ps(a.low, b.low, _CMP_LT_OQ));
+    return low | _mm256_movemask_ps(_mm256_cmp_ps(a.high, b.high, _CMP_LT_OQ)) << 8;
+}
+static inline Lanes where_at_least(Lanes a, Lanes b, Lanes x) {
+    return {_mm256_and_ps(_mm256_cmp_ps(a.low, b.low, _CMP_GE_OQ), x.low),
+            _mm256_and_ps(_mm256_cmp_ps(a.high, b.high, _CMP_GE_OQ), x.high)};
 }
 
 #endif
