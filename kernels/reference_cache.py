@@ -1,7 +1,7 @@
 """A layer's keys and values in plain torch, [block, KV head, token, D]: floats, or bytes with a scale a token and head.
 
-Bytes are int8, or fp8 (e4m3; Micikevicius et al. 2022, arXiv:2209.05433) without its subnormals, so that a kernel decodes
-it by a shift and a sum: what is below 2^-6 where a token's largest value is 448 becomes 0. Knows no attention.
+Bytes are int8, or fp8 (e4m3; Micikevicius et al. 2022, arXiv:2209.05433) without its subnormals, so that a kernel can
+decode it by a shift and a sum: what is below 2^-6 where a token's largest value is 448 becomes 0. Knows no attention.
 """
 
 import torch
