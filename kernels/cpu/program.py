@@ -93,7 +93,7 @@ class Machine:
             return torch.empty(num_rows, columns, dtype=dtype)
         return self._recording.empty(num_rows, columns, dtype)
 
-    def call(self, kernel: str, arguments: type[ctypes.Structure], rows: Rows, **values: Any) -> None:
+    def call(self, kernel: str, arguments: type[ctypes.Structure], rows: Rows, /, **values: Any) -> None:
         """The kernel of this name over `rows`, with `values` for the fields of its `arguments`; see _Call."""
         call = _Call(kernel, self._address(kernel), arguments, values)
         if self._recording is not None:
