@@ -54,6 +54,8 @@ class GGUFFile:
         with path.open("rb") as file:
             # A private map: what reads it as tensors may want to be able to write. Nothing does.
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        if hasattr(mmap, "MADV_WILLNEED"):
+            self._map.madvise(mmap.MADV_WILLNEED)  # all of it will be read: let the disk begin
         self._offset = 0
         try:
             self._read()

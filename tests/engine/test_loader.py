@@ -1,6 +1,7 @@
 """GGUF and safetensors files: written here, read back, damaged in every way that a download can be."""
 
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,18 @@ def test_both_formats_of_one_model_run_alike(tmp_path: Path, weights: dict[str, 
     assert torch.equal(first, third)
     assert all(runner.tokenizer.eos_ids == {len(VOCABULARY) - 1} for runner in runners)
     assert not runners[0].info.has_chat_template
+
+
+@pytest.mark.parametrize("write", [write_gguf, write_folder])
+def test_progress_reaches_the_end_when_the_model_is_loaded(
+    tmp_path: Path, weights: dict[str, torch.Tensor], write: Callable[..., Path]
+) -> None:
+    told: list[tuple[int, int]] = []
+    path = write(tmp_path / "model", weights)
+    Runner(EngineOptions(model=str(path), kv_cache_mb=4), lambda done, total: told.append((done, total)))
+    assert told == sorted(told)
+    assert len(told) == len(weights)
+    assert told[-1][0] > 0.95 * told[-1][1]
 
 
 def test_rows_of_q_and_k_are_put_back(tmp_path: Path, weights: dict[str, torch.Tensor]) -> None:
