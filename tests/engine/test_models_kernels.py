@@ -6,13 +6,17 @@ from typing import Any
 import pytest
 import torch
 from families import FAMILIES, ModelWithCache, Tokens, make_family, shape_of
+from gguf.constants import GGMLQuantizationType as Kind
+from gguf_family import write_gguf
 
 from engine.loader.checkpoint import load_checkpoint
 from kernels.cpu.build import LEVELS, KernelUnavailableError
 from kernels.cpu.operations import CpuOperations
+from kernels.reference import ReferenceOperations
 
 # Logits spread by 1.5; transformers' own model in bfloat16 is off by 0.02 to 0.2 (root mean square), by 3 at most.
 TYPICAL, LARGEST = 0.08, 1.0
+INT8_TYPICAL = 0.12  # generated tokens' activations are int8 where weights are quantised
 PROMPT = torch.randint(320, (70,), generator=torch.Generator().manual_seed(1)).tolist()
 NUM_PROMPT = 40  # the other 30 run as generated tokens
 
@@ -54,3 +58,18 @@ def test_a_row_has_the_same_bits_in_any_chunk_and_company(
         mine = Tokens(PROMPT[: start + 7], NUM_PROMPT, start)
         together = model.logits_of_all([others[0], mine, others[1]])[31:38]
         assert torch.equal(together, whole[start : start + 7])
+
+
+@pytest.mark.parametrize("kind", [Kind.Q8_0, Kind.Q4_0])
+@pytest.mark.parametrize("name", ["llama with biases", "qwen3", "gemma3", "phi3", "mixtral"])
+def test_quantised_weights_are_multiplied_as_they_are(
+    operations: CpuOperations, tmp_path: Path, name: str, kind: Kind
+) -> None:
+    """Against the torch twin of the same file: rounding the weights is the file's affair."""
+    make_family(name, tmp_path)
+    write_gguf(tmp_path, tmp_path / "model.gguf", kind)
+    checkpoint = load_checkpoint(str(tmp_path / "model.gguf"))
+    wanted = ModelWithCache(checkpoint, ReferenceOperations(torch.device("cpu"))).logits(PROMPT, NUM_PROMPT)
+    error = (ModelWithCache(checkpoint, operations).logits(PROMPT, NUM_PROMPT) - wanted).square().mean(dim=1).sqrt()
+    assert error[:NUM_PROMPT].median() < TYPICAL
+    assert error[NUM_PROMPT:].median() < INT8_TYPICAL
