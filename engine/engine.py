@@ -8,7 +8,7 @@
 """
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -33,6 +33,7 @@ from engine.validation import check_options, validated
 if TYPE_CHECKING:
     from engine.grammar import GrammarCompiler
 
+Outcome = TypeVar("Outcome")
 _NO_TEMPLATE = "this model has no chat template; give it a plain prompt (/v1/completions)"
 
 
@@ -210,7 +211,7 @@ class Engine:
         request = planned.request
         answer = self._answers[request]
         if request in result.prompt_logprobs:
-            answer.push_prompt_logprobs(planned.start, result.prompt_logprobs[request])
+            answer.push_prompt_logprobs(planned.start, _or_raise(result.prompt_logprobs[request]))
         if request.num_computed < request.num_prompt:
             return
         request.uses_cached_prefix = True
@@ -223,10 +224,9 @@ class Engine:
         if sample is None:
             if request.num_pending:
                 return None
-            embedding = result.embeddings[request] if request.params.pooling is not None else None
+            embedding = _or_raise(result.embeddings[request]) if request.params.pooling is not None else None
             return self._answers[request].end_without_tokens(embedding)
-        if isinstance(sample, EngineError):
-            raise sample
+        sample = _or_raise(sample)
         self._num_generated_tokens += 1
         request.token_ids.append(sample.token_id)
         if request.matcher is not None:
@@ -250,6 +250,12 @@ class Engine:
     def _release(self, request: Request, reason: FinishReason) -> None:
         if self._answers.pop(request, None) is not None:
             self.scheduler.release(request, reason)
+
+
+def _or_raise(outcome: Outcome | EngineError) -> Outcome:
+    if isinstance(outcome, EngineError):
+        raise outcome
+    return outcome
 
 
 def _as_engine_error(error: Exception) -> EngineError:

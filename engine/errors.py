@@ -45,7 +45,8 @@ class EngineOverloaded(EngineError):
 
 
 class LogitsNotFinite(EngineError):
-    pass
+    def __init__(self) -> None:
+        super().__init__("the model computes NaN or infinity for this request: its weights may be damaged")
 
 
 class StepFailed(EngineError):

@@ -56,12 +56,13 @@ class StepResult:
     """samples: one for each planned sequence with `samples`, in plan order; an error ends that request alone.
 
     prompt_logprobs: for requests that want them, of the tokens after this step's rows, as far as they are the prompt's.
-    embeddings: of requests with `pooling` whose prompt this step has finished.
+    embeddings: of requests with `pooling` whose prompt this step has finished. In the place of either, an error ends
+    that request alone.
     """
 
     samples: list[Sample | EngineError] = field(default_factory=list)
-    prompt_logprobs: dict[Request, list[TokenLogprobs]] = field(default_factory=dict)
-    embeddings: dict[Request, tuple[float, ...]] = field(default_factory=dict)
+    prompt_logprobs: dict[Request, list[TokenLogprobs] | EngineError] = field(default_factory=dict)
+    embeddings: dict[Request, tuple[float, ...] | EngineError] = field(default_factory=dict)
 
 
 class TokenTable(Protocol):

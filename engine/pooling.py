@@ -1,9 +1,12 @@
 """Embeddings from the hidden states of a prompt. Knows chunks, and no scheduler."""
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from engine.errors import EngineError, LogitsNotFinite
 from engine.per_request import PerRequest
 from engine.request import Request
 
@@ -14,7 +17,7 @@ class Pooler:
     def __init__(self) -> None:
         self._sums: PerRequest[_RunningSum] = PerRequest(lambda request: _RunningSum())
 
-    def push(self, request: Request, start: int, hidden: torch.Tensor) -> tuple[float, ...] | None:
+    def push(self, request: Request, start: int, hidden: torch.Tensor) -> tuple[float, ...] | EngineError | None:
         """hidden [n, C] of the prompt's tokens from `start` on, after the last norm -> [C] with its last chunk.
 
         "last": of the last token alone. "mean": of all tokens; a prompt that begins anew (after a preemption) counts
@@ -39,6 +42,8 @@ class _RunningSum:
         self.value = np.add.reduce(np.concatenate([before, rows]), axis=0)  # over rows numpy adds in order
 
 
-def _normalised(vector: npt.NDArray[np.float64]) -> tuple[float, ...]:
+def _normalised(vector: npt.NDArray[np.float64]) -> tuple[float, ...] | EngineError:
     length = float(np.linalg.norm(vector))
+    if not math.isfinite(length):
+        return LogitsNotFinite()
     return tuple((vector / (length or 1.0)).astype(np.float32).tolist())

@@ -115,7 +115,7 @@ class Runner:
 
     def _prompt_logprobs(
         self, plan: StepPlan, hidden: torch.Tensor, batch: TokenBatch
-    ) -> dict[Request, list[TokenLogprobs]]:
+    ) -> dict[Request, list[TokenLogprobs] | EngineError]:
         found = {}
         for request, start, rows in _prompt_rows(plan, batch):
             num_top = request.params.sampling.prompt_logprobs
@@ -126,7 +126,9 @@ class Runner:
                 )
         return found
 
-    def _embeddings(self, plan: StepPlan, hidden: torch.Tensor, batch: TokenBatch) -> dict[Request, tuple[float, ...]]:
+    def _embeddings(
+        self, plan: StepPlan, hidden: torch.Tensor, batch: TokenBatch
+    ) -> dict[Request, tuple[float, ...] | EngineError]:
         found = {}
         for request, start, rows in _prompt_rows(plan, batch):
             if request.params.pooling is not None:

@@ -1,10 +1,12 @@
 """Does an implementation compute what the torch twin computes? Asked once at start, before anything trusts it."""
 
+import numpy as np
 import torch
 
 from kernels.batch import SequenceRows, TokenBatch
 from kernels.operations import AttentionRule, HeadShape, KVCache, Operations, RotaryTables
 from kernels.reference import ReferenceOperations
+from kernels.sampling import RowChoices
 
 _TOLERANCE = 0.03  # of the largest value: bfloat16 has 8 bits, and sums of a few hundred products are compared
 
@@ -38,6 +40,23 @@ def run_self_test(operations: Operations, heads: HeadShape) -> None:
     compare("gated", operations.gated(x16), twin.gated(x))
     found, wanted = (attention_of(each, heads, torch.Generator().manual_seed(1)) for each in (operations, twin))
     compare("rope_and_store and paged_attention", found, wanted)
+    logits, choices = 3 * random(rows, 300), _choices_of_all_kinds(rows)
+    if operations.sampling.argmax(logits) != twin.sampling.argmax(logits):
+        raise SelfTestError("argmax finds other tokens")
+    if operations.sampling.choose(logits, choices) != twin.sampling.choose(logits, choices):
+        raise SelfTestError("choose draws other tokens")
+
+
+def _choices_of_all_kinds(rows: int) -> RowChoices:
+    """Greedy, top-k, top-p and min-p, in turns."""
+    kind = np.arange(rows) % 4
+    return RowChoices(
+        temperature=np.where(kind == 0, 0, 1).astype(np.float32),
+        top_k=np.where(kind == 1, 7, 0).astype(np.int32),
+        top_p=np.where(kind == 2, 0.8, 1).astype(np.float32),
+        min_p=np.where(kind == 3, 0.1, 0).astype(np.float32),
+        uniform=(np.arange(rows) + 0.5) / rows,
+    )
 
 
 def attention_of(operations: Operations, heads: HeadShape, generator: torch.Generator) -> torch.Tensor:

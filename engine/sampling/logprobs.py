@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import torch
 
+from engine.errors import EngineError, LogitsNotFinite
 from engine.types import Logprob, TokenLogprobs
 from kernels.sampling import RowLogprobs, SamplingOperations
 
@@ -27,7 +29,7 @@ def prompt_logprobs(
     num_top: int,
     logits_of: Callable[[torch.Tensor], torch.Tensor],
     operations: SamplingOperations,
-) -> list[TokenLogprobs]:
+) -> list[TokenLogprobs] | EngineError:
     """Of the tokens `targets` [n] that follow the rows of hidden [n, C].
 
     logits_of: [at most SLICE, C] -> [_, V] float32. Logits come in slices, so that a long prompt takes no memory.
@@ -37,5 +39,8 @@ def prompt_logprobs(
         part = list(targets[start : start + SLICE])
         logits = logits_of(hidden[start : start + len(part)])
         top = min(num_top, logits.shape[1])
-        result += as_token_logprobs(part, operations.logprobs(logits, part, top), [top] * len(part))
+        found = operations.logprobs(logits, part, top)
+        if np.isnan(found.chosen).any():
+            return LogitsNotFinite()
+        result += as_token_logprobs(part, found, [top] * len(part))
     return result

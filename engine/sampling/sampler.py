@@ -17,7 +17,6 @@ from engine.sampling.randomness import uniforms
 from engine.sampling.recipe import Recipe
 from engine.types import TokenLogprobs
 from kernels.sampling import (
-    NOT_FINITE,
     NOTHING_LEFT,
     RowChoices,
     RowMasks,
@@ -119,13 +118,8 @@ def _floats(values: list[float]) -> npt.NDArray[np.float32]:
 
 
 def _error(token_id: int, recipe: Recipe, has_grammar: bool) -> EngineError:
-    if token_id == NOT_FINITE:
-        return LogitsNotFinite(
-            "the model gave logits that are no numbers (NaN or infinity): its weights may be damaged"
-        )
-    assert token_id == NOTHING_LEFT
-    if recipe.bias is not None:
+    if token_id == NOTHING_LEFT and recipe.bias is not None:
         return InvalidRequest("logit_bias bans every token that could follow", "logit_bias")
-    if has_grammar:
+    if token_id == NOTHING_LEFT and has_grammar:
         return InvalidRequest("the grammar allows no token that could follow", "grammar")
-    return LogitsNotFinite("the model gives every token the probability 0: its weights may be damaged")
+    return LogitsNotFinite()  # a model that gives every token the probability 0 is as broken

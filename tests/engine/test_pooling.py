@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from engine.errors import LogitsNotFinite
 from engine.pooling import Pooler
 from engine.request import Request
 from engine.types import GenerationRequest
@@ -19,7 +20,7 @@ def make(pooling: Any) -> Request:
     return Request(params=params, token_ids=[1] * 50, num_prompt=50)
 
 
-def in_chunks(pooler: Pooler, request: Request, size: int) -> tuple[float, ...] | None:
+def in_chunks(pooler: Pooler, request: Request, size: int) -> Any:
     found = None
     for start in range(0, 50, size):
         assert found is None
@@ -30,6 +31,7 @@ def in_chunks(pooler: Pooler, request: Request, size: int) -> tuple[float, ...] 
 @pytest.mark.parametrize(("pooling", "vector"), [("last", HIDDEN[-1]), ("mean", HIDDEN.mean(0))])
 def test_an_embedding_is_its_definition_and_has_length_one(pooling: str, vector: torch.Tensor) -> None:
     found = Pooler().push(make(pooling), 0, HIDDEN)
+    assert isinstance(found, tuple)
     assert found == pytest.approx((vector / vector.norm()).tolist(), abs=1e-6)
     assert math.hypot(*found) == pytest.approx(1, abs=1e-6)
     assert found == tuple(np.array(found, np.float32).tolist())
@@ -54,3 +56,10 @@ def test_a_prompt_that_begins_anew_is_counted_anew() -> None:
 def test_bfloat16_states_and_a_vector_of_zeros() -> None:
     assert Pooler().push(make("last"), 49, HIDDEN[-1:].bfloat16()) is not None
     assert Pooler().push(make("mean"), 0, torch.zeros(50, 3)) == (0.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize("pooling", ["last", "mean"])
+def test_states_that_are_no_numbers_are_an_error(pooling: str) -> None:
+    broken = HIDDEN.clone()
+    broken[-1, 3] = math.nan
+    assert isinstance(Pooler().push(make(pooling), 0, broken), LogitsNotFinite)
