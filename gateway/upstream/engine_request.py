@@ -18,12 +18,12 @@ from gateway.wire.inference import Inference
 
 LONG_PROMPT_CHARACTERS = 8_192  # above it, tokenising is done in a thread: it would hold up every other stream
 MAX_BYTES_PER_TOKEN = 128  # no token of any common vocabulary is longer
+MAX_BYTES_PER_CHARACTER = 6  # of JSON, where any may be written as an escape
 DEFAULT_COMPLETION_TOKENS = 16  # OpenAI's default of /v1/completions
 BACKGROUND = 1  # the priority of service_tier "flex": after everybody who did not ask for it
 
 MAX_CHOICES = 1_024
 
-_NOTHING_FIELDS = ("suffix",)
 _UNSUPPORTED_CAPABILITIES = {"images": "messages", "audio": "messages", "files": "messages"}
 _SAMPLING_FIELDS = (  # that have the same name, meaning and default in the engine
     "min_p",
@@ -76,9 +76,8 @@ def check_supported(inference: Inference) -> None:
     """Raises InvalidRequestError naming the capability or field that this engine lacks: nothing is silently ignored."""
     for capability in sorted(inference.needs & _UNSUPPORTED_CAPABILITIES.keys()):
         raise unsupported(f"the capability '{capability}'", _UNSUPPORTED_CAPABILITIES[capability])
-    for name in _NOTHING_FIELDS:
-        if field(inference, name):
-            raise unsupported(f"'{name}'", name)
+    if field(inference, "suffix"):
+        raise unsupported("'suffix'", "suffix")
     num_choices = len(inference.prompts or ("",)) * max(inference.n, field(inference, "best_of") or 0)
     if num_choices > MAX_CHOICES and inference.endpoint != "embeddings":
         message = f"The bundled engine gives at most {MAX_CHOICES} answers to one request, not {num_choices}."
@@ -171,6 +170,8 @@ async def _tokenised(client: EngineClient, inference: Inference, tools: Toolbox 
         if inference.endpoint == "chat.completions":
             messages: list[dict[str, Any]] = [plain(message) for message in inference.messages]
             _check_size(sum(len(message["content"]) for message in messages), context)
+            if tools is not None:
+                _check_size(len(inference.raw) // MAX_BYTES_PER_CHARACTER, context)  # their schemas go in, too
             return [client.encode_chat(messages, tools.described if tools is not None else None)]
         for prompt in inference.prompts:
             _check_size(len(prompt) if isinstance(prompt, str) else 0, context)

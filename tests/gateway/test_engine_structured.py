@@ -1,5 +1,6 @@
 """Tools, structured output, logprobs, best_of and embeddings by the bundled engine, with a real model."""
 
+import asyncio
 import base64
 import json
 import math
@@ -339,6 +340,40 @@ async def test_the_best_of_several_is_given(backend: EngineBackend, client: Engi
     assert best["usage"]["prompt_tokens"] == len(client.encode("Once upon a time"))
     two = await complete(backend, "Once upon a time", n=2, best_of=4, **fields)
     assert [choice["text"] for choice in two["choices"]] == sorted(means, key=lambda text: -means[text])[:2]
+
+
+async def test_the_best_of_several_comes_with_the_prompts_logprobs(
+    backend: EngineBackend, client: EngineClient
+) -> None:
+    fields = {
+        "best_of": 4,
+        "n": 2,
+        "max_tokens": 3,
+        "temperature": 1.5,
+        "ignore_eos": True,
+        "echo": True,
+        "logprobs": 0,
+    }
+    for seed in range(3):  # whichever choice was the best
+        reply = await backend.send(completion("Once upon a time", seed=seed, **fields))
+        for choice in json.loads(reply.body or b"null")["choices"]:
+            assert len(choice["logprobs"]["tokens"]) == len(client.encode("Once upon a time")) + 3
+            assert "".join(choice["logprobs"]["tokens"]) == choice["text"]
+
+
+async def test_stop_strings_and_lengths_end_what_follows_a_grammar(backend: EngineBackend) -> None:
+    choice = (await ask(backend, guided_regex="[a-z]{5}-[a-z]{5}", stop="-"))["choices"][0]
+    assert re.fullmatch("[a-z]{5}", choice["message"]["content"])
+    assert choice["finish_reason"] == "stop"
+    choice = (await ask(backend, guided_regex="[0-9]{40}", max_tokens=5))["choices"][0]
+    assert choice["message"]["content"].isdigit()
+    assert choice["finish_reason"] == "length"
+
+
+async def test_answers_with_and_without_a_grammar_run_side_by_side(backend: EngineBackend) -> None:
+    alone = [await ask(backend, guided_regex="[a-z ]{20}"), await ask(backend)]
+    together = await asyncio.gather(ask(backend, guided_regex="[a-z ]{20}"), ask(backend), ask(backend, seed=1))
+    assert [answer["choices"] for answer in together[:2]] == [answer["choices"] for answer in alone]
 
 
 async def test_a_bias_and_penalties_change_the_answer(backend: EngineBackend, client: EngineClient) -> None:
