@@ -4,14 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+import msgspec
+
 from engine.errors import EngineError
 from engine.request import Request
 from engine.tools.format import ToolFormat
 from engine.types import EngineInfo, TokenLogprobs
 
 
-@dataclass(slots=True, frozen=True)
-class PlannedSequence:
+class PlannedSequence(msgspec.Struct, frozen=True, gc=False):
     """Run tokens [start, start + num_tokens) of `request`; their KV goes to the slots its block table names.
 
     `samples`: these tokens reach the end of `request.token_ids`, so the last one's logits choose the next token
@@ -24,8 +25,7 @@ class PlannedSequence:
     samples: bool
 
 
-@dataclass(slots=True, frozen=True)
-class Transfer:
+class Transfer(msgspec.Struct, frozen=True, gc=False):
     """Copy a whole block's KV: "copy" within the cache, "out" to host memory, "in" from there."""
 
     kind: Literal["copy", "out", "in"]
@@ -45,8 +45,7 @@ class StepPlan:
         return sum(planned.num_tokens for planned in self.sequences)
 
 
-@dataclass(slots=True, frozen=True)
-class Sample:
+class Sample(msgspec.Struct, frozen=True, gc=False):
     token_id: int
     logprobs: TokenLogprobs | None = None
 
