@@ -58,7 +58,7 @@ def format_for(template: str) -> ToolFormat:
             return ToolFormat("mistral", MISTRAL, _with_short_ids)
         if "<|python_tag|>" in template or '"parameters": dictionary' in template:
             return ToolFormat("llama3", LLAMA3, _as_templates_expect)
-        if "<|tool|>" in template:
+        if "<|tool|>" in template and "'tools' in message" in template:
             return ToolFormat("phi4-mini", PHI4_MINI, describe_in_system_message)
     has_system_role = "System role not supported" not in template
     return ToolFormat("described", HERMES, describe_in_text(has_system_role=has_system_role))

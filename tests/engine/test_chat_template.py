@@ -24,7 +24,8 @@ def test_the_templates_of_the_model_file(smollm2_path: Path) -> None:
 
 def test_what_templates_in_the_wild_use() -> None:
     source = (
-        "{# <tool_call> #}{{ bos_token }}{% for m in messages %}{% if m.role == 'tool' %}{% continue %}{% endif %}{{ m.content }}"
+        "{# <tool_call> #}{{ bos_token }}"
+        "{% for m in messages %}{% if m.role == 'tool' %}{% continue %}{% endif %}{{ m.content }}"
         "{{ eos_token }}{% endfor %}{{ tools | tojson }}{{ strftime_now('%Y') | length }}"
     )
     rendered = ChatTemplate(source, "[B]", "[E]").render([*HELLO, {"role": "tool", "content": "x"}], [{"a": "<é>"}])
@@ -82,6 +83,17 @@ def test_a_template_that_knows_no_tools_gets_them_described() -> None:
     assert '{"name": "clock"}' in rendered
     assert rendered.endswith("user: <tool_response>\nnoon\n</tool_response>|")
     assert template.render(HELLO) == "user: Hello|"
+
+
+def test_templates_get_calls_as_objects_and_only_where_there_are_any() -> None:
+    source = (
+        "{# tools <tool_call> #}{% for m in messages %}"
+        "{% if 'tool_calls' in m %}{{ m.content + m.tool_calls[0].function.name"
+        " + (m.tool_calls[0].function.arguments | tojson) }}{% else %}{{ m.role }}{% endif %};{% endfor %}"
+    )
+    call = {"id": "1", "type": "function", "function": {"name": "clock", "arguments": '{"zone":"UTC"}'}}
+    messages = [*HELLO, {"role": "assistant", "content": None, "tool_calls": [call]}, {"role": "tool", "content": "x"}]
+    assert ChatTemplate(source, "", "").render(messages) == 'user;clock{"zone": "UTC"};tool;'
 
 
 def test_messages_are_left_as_they_were() -> None:
