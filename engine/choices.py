@@ -36,21 +36,22 @@ def make_choices(params: GenerationRequest, max_length: int, matcher: TokenMatch
     The first one alone computes the prompt; so only it must run all of it, if something is wanted of every token.
     """
     runs_whole_prompt = params.sampling.prompt_logprobs is not None or params.pooling == "mean"
-    choices: list[Request] = []
-    for index in range(num_choices(params)):
-        choices.append(
-            Request(
-                _params_of(params, index),
-                list(params.prompt_token_ids),
-                len(params.prompt_token_ids),
-                max_length=max_length,
-                index=index,
-                choices=choices,
-                matcher=matcher.fork() if matcher is not None and index else matcher,
-                uses_cached_prefix=not (runs_whole_prompt and index == 0),
-                shows_logprobs=params.sampling.logprobs is not None,
-            )
+    choices = [
+        Request(
+            _params_of(params, index),
+            list(params.prompt_token_ids),
+            len(params.prompt_token_ids),
+            max_length=max_length,
+            index=index,
+            matcher=matcher.fork() if matcher is not None and index else matcher,
+            uses_cached_prefix=not (runs_whole_prompt and index == 0),
+            shows_logprobs=params.sampling.logprobs is not None,
         )
+        for index in range(num_choices(params))
+    ]
+    if len(choices) > 1:
+        for choice in choices:
+            choice.group = choices
     return choices[0]
 
 

@@ -215,8 +215,8 @@ class Engine:
         if request.num_computed < request.num_prompt:
             return
         request.uses_cached_prefix = True
-        if request.index == 0 and len(request.choices) > 1 and request.choices[1].status is Status.NEW:
-            for choice in request.choices[1:]:
+        if request.index == 0 and request.group and request.group[1].status is Status.NEW:
+            for choice in request.group[1:]:
                 answer.share_prompt_logprobs(self._answers[choice])
             self.scheduler.add_choices(request)
 

@@ -50,7 +50,7 @@ class Request:
     finish_reason: FinishReason | None = None
     turn: int = 0  # order of arrival while it waits, order of admission afterwards
     index: int = 0  # which of the choices it is
-    choices: list["Request"] = field(default_factory=list)  # all for one prompt, this one included; one shared list
+    group: list["Request"] = field(default_factory=list)  # all choices for its prompt, in one shared list; [] if alone
     shows_logprobs: bool = False  # False when they are taken only to tell which choices are the best
     matcher: TokenMatcher | None = None
     num_preemptions: int = 0
@@ -84,7 +84,11 @@ class Request:
     @property
     def first_choice(self) -> "Request":
         """The request as its caller knows it; the others are further choices."""
-        return self.choices[0] if self.choices else self
+        return self.group[0] if self.group else self
+
+    @property
+    def choices(self) -> list["Request"]:
+        return self.group or [self]
 
     @property
     def request_id(self) -> str:

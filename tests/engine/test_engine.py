@@ -1,15 +1,17 @@
 """Requests through the whole engine: prefix hits, aborts, ends, refusals, failures, and what comes beside the text."""
 
+import re
 from typing import Any
 
+import msgspec
 import pytest
-from toy_runner import BOS, EOS, ToyRunner, ToyTokenizer, answer_alone
+from toy_runner import BOS, EOS, ToyRunner, ToyTokenizer, answer_alone, prompt_logprobs_alone, tails_of
 
 from engine.engine import Engine, Output
 from engine.errors import InvalidRequest, PromptTooLong, StepFailed, TemplateError
 from engine.plan import StepResult
 from engine.request import Request
-from engine.types import Delta, EngineOptions, GenerationRequest, SamplingParams
+from engine.types import Delta, EngineOptions, GenerationRequest, Grammar, Pooling, SamplingParams
 
 
 def make(toy: ToyRunner, **options: Any) -> Engine:
@@ -329,3 +331,176 @@ def test_the_figures_add_up() -> None:
     assert stats.steps_total == len(toy.plans)
     assert (stats.num_running, stats.num_waiting, stats.num_blocks, stats.num_free_blocks) == (0, 0, 9, 9)
     assert 0 < stats.num_cached_blocks <= 9
+
+
+# --- swapping -------------------------------------------------------------------------------------------------------
+
+
+def swapped_out(engine: Engine) -> tuple[Request, Request]:
+    """Two requests that outgrow six blocks; the second has just been swapped out."""
+    first = add(engine, [1] * 30, "first", max_tokens=40, ignore_eos=True)
+    second = add(engine, [2] * 30, "second", max_tokens=40, ignore_eos=True)
+    while not second.host_block_ids:
+        engine.step()
+        engine.check_integrity()
+    return first, second
+
+
+@pytest.mark.parametrize("prefix_caching", [True, False])
+def test_a_swapped_request_comes_back_and_computes_nothing_twice(prefix_caching: bool) -> None:
+    toy = ToyRunner(num_blocks=6, num_host_blocks=10)
+    engine = make(toy, prefix_caching=prefix_caching)
+    first, second = swapped_out(engine)
+    outputs = drain(engine)
+    for request, prompt in ((first, [1] * 30), (second, [2] * 30)):
+        assert request.token_ids[30:] == answer_alone(prompt, 40, ignore_eos=True)
+        assert sum(num for plan in toy.plans for name, _, num in plan if name == request.request_id) == 30 + 39
+        assert outputs[request][-1].delta is not None
+    assert engine.stats().swapped_blocks_total == toy.transfers["out"] > 0
+    assert toy.transfers["in"] > 0
+    assert engine.scheduler.tables.host.num_free == 10
+
+
+def test_a_swapped_request_may_be_aborted() -> None:
+    engine = make(ToyRunner(num_blocks=6, num_host_blocks=10))
+    first, second = swapped_out(engine)
+    engine.abort(second)
+    engine.check_integrity()
+    assert engine.scheduler.tables.host.num_free == 10
+    assert [*drain(engine)] == [first]
+
+
+def test_without_room_in_host_memory_the_victim_is_computed_anew() -> None:
+    toy = ToyRunner(num_blocks=6, num_host_blocks=1)
+    engine = make(toy, prefix_caching=False)
+    requests = [add(engine, [i] * 30, str(i), max_tokens=40, ignore_eos=True) for i in range(2)]
+    drain(engine)
+    assert engine.stats().preemptions_total > 0
+    assert engine.stats().swapped_blocks_total == 0
+    for i, request in enumerate(requests):
+        assert request.token_ids[30:] == answer_alone([i] * 30, 40, ignore_eos=True)
+
+
+# --- what comes beside the text -------------------------------------------------------------------------------------
+
+
+def test_logprobs_are_one_for_each_token_whatever_the_text_does() -> None:
+    """Also for tokens that make no text, are part of a stop string, or end the answer."""
+    smile = "🙂".encode()
+    for tail, options in ((script(EOS), {}), (script(b"stop"), {"stop": ("stop",)}), (script(b"!"), {"max_tokens": 6})):
+        engine = make(ToyRunner(script={"r": script(b"a", smile) + tail}))
+        answer = ask(engine, [1], logprobs=3, **options)
+        assert [each.token_id for delta in answer for each in delta.logprobs] == tokens(answer)
+        assert all(len(delta.logprobs) == len(delta.token_ids) for delta in answer)
+        assert all(len(each.top) == 3 for delta in answer for each in delta.logprobs)
+
+
+@pytest.mark.parametrize("num_host_blocks", [0, 20])
+def test_prompt_logprobs_are_whole_whatever_happened(num_host_blocks: int) -> None:
+    """Chunks of 7, a hot prefix cache, and a preemption in the middle of the prompt."""
+    prompt = list(range(60))
+    toy = ToyRunner(num_blocks=8, num_host_blocks=num_host_blocks)
+    engine = make(toy, max_batch_tokens=7)
+    ask(engine, prompt, max_tokens=1)
+    request = add(engine, prompt, max_tokens=9, prompt_logprobs=2, ignore_eos=True)
+    while request.num_computed < 28:
+        engine.step()
+    urgent = engine.add_request(
+        GenerationRequest(
+            request_id="urgent", prompt_token_ids=[9] * 60, sampling=SamplingParams(max_tokens=5, seed=0), priority=-1
+        )
+    )
+    outputs = drain(engine)
+    assert request.num_preemptions == 1
+    answer = deltas(outputs[request])
+    assert list(answer[0].prompt_logprobs) == prompt_logprobs_alone(prompt, 2)
+    assert all(delta.prompt_logprobs == () for delta in answer[1:])
+    assert (tokens(answer), answer[0].num_cached_tokens) == (answer_alone(prompt, 9, ignore_eos=True), 0)
+    assert tokens(deltas(outputs[urgent])) == answer_alone([9] * 60, 5)
+
+
+def test_every_choice_has_the_prompts_logprobs() -> None:
+    engine = make(ToyRunner())
+    sampling = SamplingParams(seed=3, max_tokens=4, prompt_logprobs=0)
+    params = GenerationRequest(request_id="r", prompt_token_ids=[*range(20)], sampling=sampling, n=3)
+    request = engine.add_request(params)
+    answer = deltas(drain(engine)[request])
+    for index in range(3):
+        first = next(delta for delta in answer if delta.index == index)
+        assert list(first.prompt_logprobs) == prompt_logprobs_alone([*range(20)], 0)
+
+
+@pytest.mark.parametrize(("pooling", "num_cached"), [("last", 32), ("mean", 0)])
+def test_an_embedding_is_one_delta_without_tokens(pooling: Pooling, num_cached: int) -> None:
+    engine = make(ToyRunner(), max_batch_tokens=16)
+    prompt = [1] * 40
+    ask(engine, prompt, max_tokens=1)
+    params = GenerationRequest(request_id="e", prompt_token_ids=prompt, pooling=pooling)
+    request = engine.add_request(params)
+    expected = (1.0,) if pooling == "mean" else tuple(map(float, tails_of(prompt)[-1]))
+    assert deltas(drain(engine)[request]) == [
+        Delta(text="", embedding=expected, finish_reason="stop", num_prompt_tokens=40, num_cached_tokens=num_cached)
+    ]
+
+
+def test_without_prefix_caching_nothing_is_hit_and_nothing_is_kept() -> None:
+    engine = make(ToyRunner(), prefix_caching=False)
+    for _ in range(2):
+        answer = ask(engine, [1] * 40, max_tokens=5)
+        assert (tokens(answer), answer[-1].num_cached_tokens) == (answer_alone([1] * 40, 5), 0)
+    assert engine.stats().num_cached_blocks == 0
+
+
+def test_a_request_without_logits_ends_alone() -> None:
+    engine = make(ToyRunner(errors={"bad": 2}))
+    bad, good = add(engine, [1], "bad", max_tokens=5, ignore_eos=True), add(engine, [2], "good", max_tokens=5)
+    outputs = drain(engine)
+    assert str(outputs[bad][-1].error) == "the logits are not numbers"
+    assert tokens(deltas(outputs[bad][:-1])) == answer_alone([1], 2, ignore_eos=True)
+    assert tokens(deltas(outputs[good])) == answer_alone([2], 5)
+
+
+# --- grammars -------------------------------------------------------------------------------------------------------
+
+
+def with_grammar(pattern: str, n: int = 1, **sampling: Any) -> GenerationRequest:
+    return GenerationRequest(
+        request_id="g", prompt_token_ids=[5] * 20, n=n, grammar=Grammar(kind="regex", source=pattern),
+        sampling=SamplingParams(**{"seed": 1, "max_tokens": 100, **sampling}),
+    )  # fmt: skip
+
+
+def test_every_choice_follows_the_grammar_on_its_own_way() -> None:
+    engine = make(ToyRunner())
+    request = engine.add_request(with_grammar(r"[a-z]{3}-[0-9]{4}", n=3))
+    answer = deltas(drain(engine)[request])
+    texts = [text([delta for delta in answer if delta.index == index]) for index in range(3)]
+    assert all(re.fullmatch(r"[a-z]{3}-[0-9]{4}", each) for each in texts)
+    assert len(set(texts)) == 3
+    assert [delta.finish_reason for delta in answer if delta.finish_reason] == ["stop"] * 3
+
+
+def test_a_finished_grammar_ends_even_if_the_end_token_is_to_be_ignored() -> None:
+    engine = make(ToyRunner())
+    request = engine.add_request(with_grammar("abc", ignore_eos=True))
+    assert text(deltas(drain(engine)[request])) == "abc"
+
+
+def test_a_grammar_survives_preemption() -> None:
+    engine = make(ToyRunner(num_blocks=6))
+    requests = [
+        engine.add_request(msgspec.structs.replace(with_grammar("[a-f]{45}", seed=i), request_id=str(i)))
+        for i in range(2)
+    ]
+    outputs = drain(engine)
+    assert engine.stats().preemptions_total > 0
+    for request in requests:
+        assert re.fullmatch("[a-f]{45}", text(deltas(outputs[request])))
+
+
+def test_a_bad_grammar_is_refused_alone() -> None:
+    engine = make(ToyRunner())
+    with pytest.raises(InvalidRequest, match="regular expression") as caught:
+        engine.add_request(with_grammar("(unclosed"))
+    assert caught.value.param == "grammar"
+    assert tokens(ask(engine, [3], max_tokens=4)) == answer_alone([3], 4)
