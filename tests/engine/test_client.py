@@ -8,12 +8,13 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+import msgspec
 import pytest
 from toy_runner import EOS, ToyRunner, answer_alone
 
 from engine.client import EngineClient
 from engine.errors import EngineOverloaded, EngineStopped, InvalidRequest, PromptTooLong, StepFailed
-from engine.types import Delta, EngineOptions, GenerationRequest, SamplingParams
+from engine.types import Delta, EngineOptions, GenerationRequest, Grammar, SamplingParams
 
 pytestmark = pytest.mark.anyio
 
@@ -221,3 +222,45 @@ def test_the_client_is_torch_free() -> None:
     code = f"import sys, engine.client; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+async def test_all_choices_come_in_one_stream() -> None:
+    async with running(ToyRunner(num_blocks=20), max_batch_size=3) as client:
+        prompts = [[i] * 30 for i in range(4)]
+        params = [
+            msgspec.structs.replace(request(each, temperature=1.0, seed=5, max_tokens=30), n=3) for each in prompts
+        ]
+        found = await asyncio.gather(*(collect(client, each) for each in params))
+    for prompt, deltas in zip(prompts, found, strict=True):
+        for index in range(3):
+            mine = [delta for delta in deltas if delta.index == index]
+            assert tokens(mine) == answer_alone(prompt, 30, seed=5 + index, ignore_eos=True)
+            assert [delta.finish_reason for delta in mine if delta.finish_reason] == ["length"]
+
+
+async def test_leaving_ends_all_choices() -> None:
+    async with running(ToyRunner(step_s=0.002), max_batch_size=2) as client:
+        stream = client.generate(msgspec.structs.replace(request([1] * 20, max_tokens=400), n=4, best_of=4))
+        await anext(stream)
+        await stream.aclose()
+        await until(lambda: client.stats().num_free_blocks == 64)
+
+
+async def test_every_choice_takes_a_place() -> None:
+    async with running(ToyRunner(step_s=0.002), max_batch_size=2, max_waiting=3) as client:
+        four = asyncio.create_task(collect(client, msgspec.structs.replace(request([1], max_tokens=20), n=4)))
+        await asyncio.sleep(0)
+        with pytest.raises(EngineOverloaded, match="4 requests"):
+            await collect(client, msgspec.structs.replace(request([2], max_tokens=20), n=2))
+        assert len(await collect(client, request([3], max_tokens=1))) == 1
+        assert len(tokens(await four)) == 80
+
+
+async def test_a_grammar_is_compiled_beside_the_streams() -> None:
+    async with running(ToyRunner()) as client:
+        params = msgspec.structs.replace(
+            request([1], max_tokens=50), grammar=Grammar(kind="choice", source='["yes", "no"]')
+        )
+        assert "".join(delta.text for delta in await collect(client, params)) in ("yes", "no")
+        with pytest.raises(InvalidRequest, match="choices"):
+            await collect(client, msgspec.structs.replace(params, grammar=Grammar(kind="choice", source="[]")))
