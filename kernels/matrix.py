@@ -33,7 +33,9 @@ class QuantisedMatrix:
 
     def take_rows(self, index: torch.Tensor) -> "QuantisedMatrix":
         """The rows at `index` [n] int64, in that order."""
-        return QuantisedMatrix(self.bits, self.codes[index], self.scales[index], self.minimums[index])
+        return QuantisedMatrix(
+            self.bits, *(part.index_select(0, index) for part in (self.codes, self.scales, self.minimums))
+        )
 
 
 Matrix: TypeAlias = torch.Tensor | QuantisedMatrix
@@ -45,7 +47,7 @@ def dense(matrix: Matrix) -> torch.Tensor:
 
 
 def take_rows(matrix: Matrix, index: torch.Tensor) -> Matrix:
-    return matrix[index] if isinstance(matrix, torch.Tensor) else matrix.take_rows(index)
+    return matrix.index_select(0, index) if isinstance(matrix, torch.Tensor) else matrix.take_rows(index)
 
 
 def stack_rows(parts: Sequence[Matrix]) -> Matrix:
