@@ -6,46 +6,62 @@ import os
 
 import torch
 
-from kernels.cpu.build import KernelUnavailableError
+from kernels.cpu.build import LEVELS, KernelUnavailableError
+from kernels.cpu.operations import CpuOperations
 from kernels.operations import ModelShape, Operations
 from kernels.reference import ReferenceOperations
 from kernels.self_test import SelfTestError, run_self_test
 
 log = logging.getLogger(__name__)
-CHOICES = ("auto", "avx512", "reference")
+CHOICES = ("auto", "reference", "avx2", "avx512", "amx")
 
 
 def choose_operations(device: torch.device, shape: ModelShape, *, bf16_copy: bool = True) -> Operations:
     """The fastest implementation that the device and the shapes allow and that passes its self-test.
 
-    TOLLHOUSE_KERNELS = reference | avx512 overrides; raises ValueError for another word, and KernelUnavailableError
-    when avx512 was asked for and can't be had. Falling back is said once, in the log.
+    TOLLHOUSE_KERNELS = reference | avx2 | avx512 | amx overrides; raises ValueError for another word, and
+    KernelUnavailableError when an instruction set was asked for and can't be had. What keeps a faster one from
+    running is said once, in the log.
     """
     wanted = os.environ.get("TOLLHOUSE_KERNELS", "auto")
     if wanted not in CHOICES:
         raise ValueError(f"TOLLHOUSE_KERNELS={wanted!r}: choose one of {', '.join(CHOICES)}")
     if device.type != "cpu" or wanted == "reference":
         return ReferenceOperations(device)
-    try:
-        operations = _avx512()
-        if not operations.supports(shape):
-            raise KernelUnavailableError(f"the kernels do not cover this model's shapes ({shape})")
-        run_self_test(operations, shape.heads)
-    except (KernelUnavailableError, SelfTestError) as error:
-        if wanted == "avx512":
-            raise KernelUnavailableError(f"TOLLHOUSE_KERNELS=avx512: {error}") from error
-        _say_once(f"running in plain torch, several times slower: {error}")
-        return ReferenceOperations(device)
+    names = LEVELS if wanted == "auto" else (wanted,)
+    obstacles: dict[str, list[str]] = {}  # what is in the way -> of which instruction sets
+    for name in names:
+        try:
+            operations = _tested(name, shape, bf16_copy)
+        except (KernelUnavailableError, SelfTestError) as error:
+            obstacles.setdefault(str(error), []).append(name)
+        else:
+            if obstacles:
+                _say_once(logging.INFO, f"running on {name}. {_told(obstacles)}")
+            return operations
+    if wanted != "auto":
+        raise KernelUnavailableError(f"TOLLHOUSE_KERNELS={_told(obstacles)}")
+    _say_once(logging.WARNING, f"running in plain torch, several times slower. {_told(obstacles)}")
+    return ReferenceOperations(device)
+
+
+def _told(obstacles: dict[str, list[str]]) -> str:
+    return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in obstacles.items())
+
+
+def _tested(name: str, shape: ModelShape, bf16_copy: bool) -> Operations:
+    operations = _cpu(name, bf16_copy)
+    if not operations.supports(shape):
+        raise KernelUnavailableError(f"the kernels do not cover this model's shapes ({shape})")
+    run_self_test(operations, shape.heads)
     return operations
 
 
 @functools.cache
-def _avx512() -> Operations:
-    from kernels.cpu.old.operations import Avx512Operations
-
-    return Avx512Operations()
+def _cpu(name: str, bf16_copy: bool) -> Operations:
+    return CpuOperations(LEVELS[name], bf16_copy=bf16_copy)
 
 
 @functools.cache
-def _say_once(message: str) -> None:
-    log.warning(message)
+def _say_once(severity: int, message: str) -> None:
+    log.log(severity, message)

@@ -1,14 +1,27 @@
 """Does an implementation compute what the torch twin computes? Asked once at start, before anything trusts it."""
 
-import numpy as np
+from collections.abc import Callable
+
 import torch
 
 from kernels.batch import SequenceRows, TokenBatch
-from kernels.operations import AttentionRule, HeadShape, KVCache, Operations, RotaryTables
+from kernels.matrix import GROUP_SIZE, Matrix, QuantisedMatrix
+from kernels.operations import (
+    Activation,
+    AttentionRule,
+    ExpertRule,
+    HeadNorms,
+    HeadShape,
+    KVCache,
+    Operations,
+    RotaryTables,
+)
 from kernels.reference import ReferenceOperations
-from kernels.sampling import RowChoices
 
 _TOLERANCE = 0.03  # of the largest value: bfloat16 has 8 bits, and sums of a few hundred products are compared
+_ROWS, _SIZE, _OUTPUTS = 13, 96, 80
+
+Result = Callable[[Operations], torch.Tensor]
 
 
 class SelfTestError(Exception):
@@ -16,62 +29,87 @@ class SelfTestError(Exception):
 
 
 def run_self_test(operations: Operations, heads: HeadShape) -> None:
-    """Every operation once, on fixed random inputs of a few rows and `heads`' dimension. Raises SelfTestError."""
-    generator = torch.Generator().manual_seed(0)
+    """Every operation in its variants, on fixed random inputs of a few rows and `heads`. Raises SelfTestError."""
     twin = ReferenceOperations(torch.device("cpu"))
-
-    def random(*shape: int) -> torch.Tensor:
-        return torch.randn(shape, generator=generator)
-
-    def compare(name: str, found: torch.Tensor, wanted: torch.Tensor) -> None:
-        deviation = float((found.float() - wanted).abs().max() / wanted.abs().max())
+    for name, result in _results(heads).items():
+        found, wanted = result(operations).float(), result(twin).float()
+        deviation = float((found - wanted).abs().max() / wanted.abs().max())
         if not deviation <= _TOLERANCE:  # written so that NaN fails
             raise SelfTestError(f"{name} deviates by {deviation:.3g} of the largest value")
 
-    rows, size = 13, 96
-    x, matrix, norm = random(rows, size), random(80, size), random(size)
-    x16, batch = x.to(operations.dtype), TokenBatch([SequenceRows(0, rows, [0], rows)], operations.device)
-    found, wanted = (each.linear(y, each.pack([matrix]), batch) for each, y in ((operations, x16), (twin, x)))
-    compare("linear", found, wanted)
-    compare("logits", operations.logits(x16, operations.pack([matrix]), 0), twin.logits(x, twin.pack([matrix]), 0))
-    compare(
-        "add_rms_norm", operations.add_rms_norm(x.clone(), x16, norm, 1e-5), twin.add_rms_norm(2 * x, None, norm, 1e-5)
+
+def _results(heads: HeadShape) -> dict[str, Result]:
+    """What is compared, by its name. Inputs are drawn once, so that both sides see the same."""
+    generator = torch.Generator().manual_seed(0)
+
+    def random(*shape: int) -> torch.Tensor:
+        return torch.randn(shape, generator=generator).bfloat16().float()
+
+    x, update, norm, bias = random(_ROWS, _SIZE), random(_ROWS, _SIZE), random(_SIZE), random(_OUTPUTS)
+    matrices: dict[str, Matrix] = {"float": random(_OUTPUTS, _SIZE)}
+    matrices |= {f"{bits} bit": random_quantised(bits, _OUTPUTS, _SIZE, generator) for bits in (4, 8)}
+    token_ids = torch.randint(_OUTPUTS, (_ROWS,), generator=generator)
+    # The first five rows are generated tokens', so products run both of their kernels.
+    batch = TokenBatch([SequenceRows(8, _ROWS, [0, 1], 16)], torch.device("cpu"))
+
+    def linear(matrix: Matrix) -> Result:
+        return lambda o: o.linear(x.to(o.dtype), o.pack([matrix], bias), batch)
+
+    def logits(matrix: Matrix, softcap: float | None = None) -> Result:
+        return lambda o: o.logits(x.to(o.dtype), o.pack([matrix]), batch.num_generated, softcap)
+
+    def embedding(matrix: Matrix) -> Result:
+        return lambda o: o.embed(token_ids, o.pack_embedding(matrix), 0.5)
+
+    def gated(activation: Activation) -> Result:
+        return lambda o: o.gated(x.to(o.dtype), activation)
+
+    def attention(rule: AttentionRule, norms: HeadNorms | None = None) -> Result:
+        return lambda o: attention_of(o, heads, rule, norms)
+
+    results = {
+        "add_rms_norm": lambda o: o.add_rms_norm(x.clone(), update.to(o.dtype), norm, 1e-5),
+        "rms_norm": lambda o: o.rms_norm(x.to(o.dtype), norm, 1e-5),
+        "gated (silu)": gated("silu"),
+        "gated (gelu_tanh)": gated("gelu_tanh"),
+        "logits with softcap": logits(matrices["float"], 20.0),
+    }
+    for kind, matrix in matrices.items():
+        results |= {f"linear ({kind})": linear(matrix), f"logits ({kind})": logits(matrix)}
+        results[f"embed ({kind})"] = embedding(matrix)
+    gates = [(random(64, _SIZE), random(64, _SIZE)) for _ in range(3)]
+    down, scores = [random(_SIZE, 64) for _ in range(3)], random(_ROWS, 3)
+    rule = ExpertRule(top_k=2, normalise=True, activation="silu")
+    results["experts"] = lambda o: o.experts(
+        x.to(o.dtype), scores.to(o.dtype), o.pack_experts(gates, down), rule, batch
     )
-    compare("gated", operations.gated(x16), twin.gated(x))
-    found, wanted = (attention_of(each, heads, torch.Generator().manual_seed(1)) for each in (operations, twin))
-    compare("rope_and_store and paged_attention", found, wanted)
-    logits, choices = 3 * random(rows, 300), _choices_of_all_kinds(rows)
-    if operations.sampling.argmax(logits) != twin.sampling.argmax(logits):
-        raise SelfTestError("argmax finds other tokens")
-    if operations.sampling.choose(logits, choices) != twin.sampling.choose(logits, choices):
-        raise SelfTestError("choose draws other tokens")
+    scale = heads.head_dim**-0.5
+    norms = HeadNorms(random(heads.head_dim).abs(), random(heads.head_dim).abs(), 1e-5)
+    results["rope_and_store and paged_attention"] = attention(AttentionRule(scale))
+    results["attention with norms, softcap and window"] = attention(AttentionRule(scale, 10.0, 20), norms)
+    return results
 
 
-def _choices_of_all_kinds(rows: int) -> RowChoices:
-    """Greedy, top-k, top-p and min-p, in turns."""
-    kind = np.arange(rows) % 4
-    return RowChoices(
-        temperature=np.where(kind == 0, 0, 1).astype(np.float32),
-        top_k=np.where(kind == 1, 7, 0).astype(np.int32),
-        top_p=np.where(kind == 2, 0.8, 1).astype(np.float32),
-        min_p=np.where(kind == 3, 0.1, 0).astype(np.float32),
-        uniform=(np.arange(rows) + 0.5) / rows,
-    )
+def random_quantised(bits: int, outputs: int, inputs: int, generator: torch.Generator) -> QuantisedMatrix:
+    """Of about the size of random floats."""
+    codes = torch.randint(1 << bits, (outputs, inputs), dtype=torch.uint8, generator=generator)
+    scales = (torch.rand(outputs, inputs // GROUP_SIZE, generator=generator) + 0.5) * 4 / (1 << bits)
+    return QuantisedMatrix(bits, codes, scales.half(), (-2 * torch.ones_like(scales)).half())
 
 
-def attention_of(operations: Operations, heads: HeadShape, generator: torch.Generator) -> torch.Tensor:
-    """Two sequences in two steps (a prompt of 21, then more rows of both) through a cache: the second step's rows."""
+def attention_of(
+    operations: Operations, heads: HeadShape, rule: AttentionRule, norms: HeadNorms | None = None
+) -> torch.Tensor:
+    """The second step's rows of two sequences: a token after a prompt of 21; the rest of a prompt of 40, and two."""
+    generator = torch.Generator().manual_seed(1)
     cache: KVCache = operations.new_cache(1, 6, heads)
     angles = torch.outer(torch.arange(64.0), torch.rand(heads.head_dim // 2, generator=generator))
     tables = ((4, 1, 3), (0, 5, 2))
-    steps = (((0, 21), (0, 3)), ((21, 1), (3, 30)))  # (start, number of tokens) of each sequence
     out = torch.empty(0)
-    for step in steps:
-        batch = TokenBatch(
-            [SequenceRows(start, count, ids, 21) for (start, count), ids in zip(step, tables, strict=True)],
-            operations.device,
-        )
+    for step in (((0, 21), (0, 3)), ((21, 1), (3, 39))):  # (start, number of tokens) of each sequence
+        parts = zip(step, tables, (21, 40), strict=True)
+        batch = TokenBatch([SequenceRows(*part, ids, prompt) for part, ids, prompt in parts], operations.device)
         qkv = torch.randn(batch.num_rows, heads.qkv_size, generator=generator).to(operations.dtype)
-        operations.rope_and_store(qkv, RotaryTables(angles.cos(), angles.sin()), batch, cache, 0, heads)
-        out = operations.paged_attention(qkv, batch, cache, 0, heads, AttentionRule(heads.head_dim**-0.5))
+        operations.rope_and_store(qkv, RotaryTables(angles.cos(), angles.sin()), batch, cache, 0, heads, norms)
+        out = operations.paged_attention(qkv, batch, cache, 0, heads, rule)
     return out

@@ -1,4 +1,4 @@
-"""Kernels are trusted only after their self-test; without a compiler or the instructions torch runs, and says so."""
+"""Kernels are trusted only after their self-test; what can't run gives way to the next best, and torch says so once."""
 
 import logging
 from collections.abc import Iterator
@@ -8,66 +8,116 @@ import pytest
 import torch
 
 from kernels import dispatch
+from kernels.batch import TokenBatch
 from kernels.cpu import build
-from kernels.cpu.build import KernelUnavailableError, load_library
-from kernels.operations import HeadShape, PackedWeight
+from kernels.cpu.build import LEVELS, KernelUnavailableError, load_library
+from kernels.operations import HeadShape, ModelShape, PackedWeight
 from kernels.reference import ReferenceOperations
 from kernels.self_test import SelfTestError, run_self_test
 
-CPU, HEADS = torch.device("cpu"), HeadShape(9, 3, 64)
+CPU, SHAPE = torch.device("cpu"), ModelShape(HeadShape(9, 3, 64), 576, 1536, 30)
+FLAGS = frozenset(LEVELS["amx"].flags)
+CACHES = (dispatch._cpu, dispatch._say_once)
 
 
 @pytest.fixture(autouse=True)
-def fresh_choice() -> Iterator[None]:
-    dispatch._avx512.cache_clear()
-    dispatch._say_once.cache_clear()
+def fresh_choice(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.delenv("TOLLHOUSE_KERNELS", raising=False)
+    for cache in CACHES:
+        cache.cache_clear()
     yield
-    dispatch._avx512.cache_clear()
+    for cache in CACHES:
+        cache.cache_clear()
 
 
-def choose(heads: HeadShape = HEADS) -> str:
-    return dispatch.choose_operations(CPU, heads, 576, 1536).name
+def choose(shape: ModelShape = SHAPE) -> str:
+    return dispatch.choose_operations(CPU, shape).name
 
 
-def without_avx512(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build, "_cpu_flags", lambda: frozenset({"sse2", "avx2"}))
+def pretend(monkeypatch: pytest.MonkeyPatch, flags: frozenset[str]) -> None:
+    monkeypatch.setattr(build, "_cpu_flags", lambda: flags)
+
+
+def messages(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    return [(record.levelname, record.message) for record in caplog.records if record.name == "kernels.dispatch"]
 
 
 def test_without_the_instructions_torch_runs_and_says_so_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    without_avx512(monkeypatch)
+    pretend(monkeypatch, frozenset({"sse2"}))
     with caplog.at_level(logging.WARNING):
         assert [choose(), choose()] == ["reference", "reference"]
-    assert [record.message for record in caplog.records if record.name == "kernels.dispatch"] == [
-        "running in plain torch, several times slower: this processor lacks avx512_bf16, avx512bw, avx512dq, avx512f, "
-        "avx512vl"
+    ((severity, message),) = messages(caplog)
+    assert severity == "WARNING"
+    assert message.startswith("running in plain torch, several times slower. amx: this processor lacks amx_bf16, ")
+    assert message.endswith("avx2: this processor lacks avx2, f16c, fma")
+
+
+def test_the_best_that_the_processor_has(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """AVX-512 without VNNI or BF16 is run as AVX2."""
+    if not set(LEVELS["avx2"].flags) <= build._cpu_flags():
+        pytest.skip("this processor lacks AVX2")
+    pretend(monkeypatch, FLAGS - {"avx512_bf16", "avx512_vnni"})
+    with caplog.at_level(logging.INFO):
+        assert choose() == "avx2"
+    assert messages(caplog) == [
+        ("INFO", "running on avx2. amx, avx512: this processor lacks avx512_bf16, avx512_vnni"),
     ]
 
 
-def test_without_a_compiler_the_message_names_the_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(build, "_cpu_flags", lambda: build.REQUIRED_FLAGS)
+def test_a_failed_self_test_gives_way_to_the_next(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(dispatch, "_cpu", lambda name, bf16_copy: Named(name))
+
+    def test(operations: Named, heads: HeadShape) -> None:
+        if operations.name != "avx2":
+            raise SelfTestError("linear deviates")
+
+    monkeypatch.setattr(dispatch, "run_self_test", test)
+    with caplog.at_level(logging.INFO):
+        assert choose() == "avx2"
+    assert messages(caplog) == [("INFO", "running on avx2. amx, avx512: linear deviates")]
+
+
+class Named(ReferenceOperations):
+    def __init__(self, name: str) -> None:
+        super().__init__(CPU)
+        self.name = name
+
+
+def test_without_a_compiler_the_message_names_the_remedy(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pretend(monkeypatch, FLAGS)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(KernelUnavailableError, match=r"apt install g\+\+"):
-        load_library()
-    assert choose() == "reference"
+    with caplog.at_level(logging.WARNING):
+        assert choose() == "reference"
+    assert messages(caplog) == [
+        (
+            "WARNING",
+            "running in plain torch, several times slower. "
+            "amx, avx512, avx2: no C++ compiler was found (Debian: apt install g++)",
+        )
+    ]
 
 
 def test_a_compiler_that_fails_is_quoted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(build, "_cpu_flags", lambda: build.REQUIRED_FLAGS)
+    pretend(monkeypatch, FLAGS)
     compiler = tmp_path / "compiler"
     compiler.write_text("#!/bin/sh\necho 'no such option' >&2\nexit 1\n")
     compiler.chmod(0o755)
     monkeypatch.setenv("CXX", str(compiler))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     with pytest.raises(KernelUnavailableError, match="no such option"):
-        load_library()
+        load_library(LEVELS["avx2"])
     assert list((tmp_path / "cache" / "tollhouse").iterdir()) == []
 
 
 def test_all_words_of_the_compilers_name_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """CXX="ccache g++" is a launcher and a compiler."""
-    monkeypatch.setattr(build, "_cpu_flags", lambda: build.REQUIRED_FLAGS)
+    pretend(monkeypatch, FLAGS)
     launcher = tmp_path / "launcher"
     launcher.write_text('#!/bin/sh\necho "launched: $1 $2" >&2\nexit 1\n')
     launcher.chmod(0o755)
@@ -76,28 +126,39 @@ def test_all_words_of_the_compilers_name_are_kept(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(
         KernelUnavailableError, match=r"launcher some-compiler -m64 can't .*launched: some-compiler -m64"
     ):
-        load_library()
+        load_library(LEVELS["avx2"])
 
 
 def test_the_environment_overrides(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOLLHOUSE_KERNELS", "reference")
     assert choose() == "reference"
     monkeypatch.setenv("TOLLHOUSE_KERNELS", "fast")
-    with pytest.raises(ValueError, match="choose one of auto, avx512, reference"):
+    with pytest.raises(ValueError, match="choose one of auto, reference, avx2, avx512, amx"):
         choose()
     monkeypatch.setenv("TOLLHOUSE_KERNELS", "avx512")
-    without_avx512(monkeypatch)
+    pretend(monkeypatch, frozenset({"avx2"}))
     with pytest.raises(KernelUnavailableError, match="TOLLHOUSE_KERNELS=avx512: this processor lacks"):
         choose()
 
 
+@pytest.mark.parametrize("name", LEVELS)
+def test_each_instruction_set_that_is_here_can_be_asked_for(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    try:
+        load_library(LEVELS[name])
+    except KernelUnavailableError as error:
+        pytest.skip(str(error))
+    monkeypatch.setenv("TOLLHOUSE_KERNELS", name)
+    assert choose() == name
+
+
 def test_shapes_the_kernels_do_not_know_run_in_torch() -> None:
-    assert choose(HeadShape(4, 2, 80)) == "reference"
+    assert choose(ModelShape(HeadShape(4, 2, 33), 576, 1536, 30)) == "reference"
+    assert choose(ModelShape(HeadShape(9, 3, 64), 100, 1536, 30)) == "reference"
 
 
 class WrongProduct(ReferenceOperations):
-    def linear(self, x: torch.Tensor, weight: PackedWeight) -> torch.Tensor:
-        y = super().linear(x, weight)
+    def linear(self, x: torch.Tensor, weight: PackedWeight, batch: TokenBatch) -> torch.Tensor:
+        y = super().linear(x, weight, batch)
         y[-1, -1] += 0.1 * y.abs().max()  # one wrong value in the last row, as a wrong tail would give
         return y
 
@@ -108,26 +169,23 @@ class NanAttention(ReferenceOperations):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "message"), [(WrongProduct(CPU), "linear deviates"), (NanAttention(CPU), "attention deviates by nan")]
+    ("wrong", "message"), [(WrongProduct(CPU), "linear.* deviates"), (NanAttention(CPU), "attention deviates by nan")]
 )
-def test_the_self_test_finds_a_wrong_kernel(
-    monkeypatch: pytest.MonkeyPatch, wrong: ReferenceOperations, message: str
-) -> None:
-    run_self_test(ReferenceOperations(CPU), HEADS)
+def test_the_self_test_finds_a_wrong_kernel(wrong: ReferenceOperations, message: str) -> None:
+    run_self_test(ReferenceOperations(CPU), SHAPE.heads)
     with pytest.raises(SelfTestError, match=message):
-        run_self_test(wrong, HEADS)
-    wrong.name = "wrong"  # type: ignore[misc]
-    monkeypatch.setattr(dispatch, "_avx512", lambda: wrong)
-    assert choose() == "reference"
+        run_self_test(wrong, SHAPE.heads)
 
 
 def test_the_library_is_built_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    source = tmp_path / "nothing.cpp"
+    source.write_text('extern "C" int nothing() { return 7; }')
     try:
-        load_library()
+        assert load_library(LEVELS["avx2"], [source]).nothing() == 7
     except KernelUnavailableError:
         return  # the other tests here say what a machine without the means gets
     (library,) = (tmp_path / "tollhouse").iterdir()
     built = library.stat().st_mtime_ns
-    load_library()
+    load_library(LEVELS["avx2"], [source])
     assert library.stat().st_mtime_ns == built

@@ -1,160 +1,149 @@
-"""Every implementation against its torch twin, and each row against itself in other company."""
+"""A small decoder over every implementation: recorded or not, in any company and any cut, and beside the torch twin."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pytest
 import torch
 
 from kernels.batch import SequenceRows, TokenBatch
-from kernels.cpu.build import KernelUnavailableError
-from kernels.cpu.old.operations import Avx512Operations
-from kernels.operations import HeadShape, Operations
+from kernels.matrix import Matrix, QuantisedMatrix
+from kernels.operations import AttentionRule, HeadShape, KVCache, Operations, RotaryTables
 from kernels.reference import ReferenceOperations
-from kernels.self_test import attention_of
+from kernels.self_test import random_quantised
 
 CPU = torch.device("cpu")
+HEADS, HIDDEN, INTERMEDIATE, VOCABULARY, LAYERS = HeadShape(6, 2, 32), 96, 160, 300, 2
+KINDS = ("float", "4 bit", "8 bit")
 
 
-def implementations() -> list[Operations]:
-    """What this machine can run; the twin always."""
-    try:
-        return [ReferenceOperations(CPU), Avx512Operations()]
-    except KernelUnavailableError:
-        return [ReferenceOperations(CPU)]
+class Decoder:
+    """Two layers of random weights: floats, or codes of so many bits."""
+
+    def __init__(self, operations: Operations, kind: str) -> None:
+        self._operations = operations
+        self._generator = torch.Generator().manual_seed(0)
+        self._kind = kind
+        size = HEADS.num_heads * HEADS.head_dim
+        head = self._matrix(VOCABULARY, HIDDEN)
+        self._table, self._head = operations.pack_embedding(head), operations.pack([head])
+        shapes = {"qkv": (HEADS.qkv_size, HIDDEN), "out": (HIDDEN, size), "down": (HIDDEN, INTERMEDIATE)}
+        self._layers = [
+            {name: operations.pack([self._matrix(*shape)]) for name, shape in shapes.items()}
+            | {"up": operations.pack([self._matrix(INTERMEDIATE, HIDDEN) for _ in range(2)])}
+            for _ in range(LAYERS)
+        ]
+        self._norm = torch.linspace(0.5, 1.5, HIDDEN)
+        angles = torch.outer(torch.arange(128.0), torch.rand(HEADS.head_dim // 2, generator=self._generator))
+        self._rotary = RotaryTables(angles.cos(), angles.sin())
+
+    def _matrix(self, outputs: int, inputs: int) -> Matrix:
+        if self._kind == "float":
+            weights: torch.Tensor = torch.randn(outputs, inputs, generator=self._generator).bfloat16() * inputs**-0.5
+            return weights
+        matrix = random_quantised(int(self._kind[0]), outputs, inputs, self._generator)
+        return QuantisedMatrix(matrix.bits, matrix.codes, matrix.scales * 0.1, matrix.minimums * 0.1)
+
+    def forward(self, token_ids: torch.Tensor, batch: TokenBatch, cache: KVCache) -> torch.Tensor:
+        o, rule = self._operations, AttentionRule(HEADS.head_dim**-0.5)
+        residual, update = o.embed(token_ids, self._table), None
+        for index, layer in enumerate(self._layers):
+            qkv = o.linear(o.add_rms_norm(residual, update, self._norm, 1e-5), layer["qkv"], batch)
+            o.rope_and_store(qkv, self._rotary, batch, cache, index, HEADS)
+            attended = o.linear(o.paged_attention(qkv, batch, cache, index, HEADS, rule), layer["out"], batch)
+            x = o.add_rms_norm(residual, attended, self._norm, 1e-5)
+            update = o.linear(o.gated(o.linear(x, layer["up"], batch)), layer["down"], batch)
+        return o.add_rms_norm(residual, update, self._norm, 1e-5)
+
+    def logits(self, x: torch.Tensor, num_generated: int) -> torch.Tensor:
+        return self._operations.logits(x, self._head, num_generated)
 
 
-@pytest.fixture(params=implementations(), ids=lambda each: each.name)
-def operations(request: pytest.FixtureRequest) -> Operations:
-    return request.param
+@dataclass(frozen=True)
+class Story:
+    """One sequence: its tokens, how many of them are the prompt, where they lie, and in which parts they are run."""
+
+    seed: int
+    length: int
+    num_prompt: int
+    block_ids: tuple[int, ...]
+    parts: tuple[int, ...]
 
 
-def random(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).bfloat16().float()
+def run(decoder: Decoder, stories: Sequence[Story], record: bool = False) -> list[torch.Tensor]:
+    """Hidden state and logits of each token of each story; step i runs part i of every story that has one."""
+    operations = decoder._operations
+    cache = operations.new_cache(LAYERS, 20, HEADS)
+    for tensor in cache.tensors:
+        if tensor.is_floating_point():
+            tensor.fill_(torch.nan)  # what earlier sequences left is never seen
+    forward, logits = decoder.forward, decoder.logits
+    if record:
+        forward, logits = (operations.compile(each, max_rows=128) for each in (forward, logits))
+    results: list[list[torch.Tensor]] = [[] for _ in stories]
+    done = [0] * len(stories)
+    for step in range(max(len(story.parts) for story in stories)):
+        running = [i for i, story in enumerate(stories) if step < len(story.parts)]
+        rows = [
+            SequenceRows(done[i], stories[i].parts[step], stories[i].block_ids, stories[i].num_prompt) for i in running
+        ]
+        batch = TokenBatch(rows, CPU)
+        tokens = torch.cat([token_ids(stories[i])[done[i] :][: stories[i].parts[step]] for i in running])
+        hidden = forward(tokens[torch.from_numpy(batch.order)], batch, cache)
+        both = torch.cat([hidden.float(), logits(hidden.contiguous(), batch.num_generated)], dim=1).clone()
+        for i, first in zip(running, batch.first_token, strict=True):
+            planned = torch.arange(stories[i].parts[step]) + int(first)
+            results[i].append(both[torch.from_numpy(batch.row_of)[planned]])
+            done[i] += stories[i].parts[step]
+    return [torch.cat(parts) for parts in results]
 
 
-def close(found: torch.Tensor, wanted: torch.Tensor) -> bool:
-    return bool((found.float() - wanted).abs().max() <= 0.01 * wanted.abs().max())
+def token_ids(story: Story) -> torch.Tensor:
+    return torch.randint(VOCABULARY, (story.length,), generator=torch.Generator().manual_seed(story.seed))
 
 
-@pytest.mark.parametrize(
-    "shape", [(1, 32, 16), (7, 33, 18), (12, 100, 64), (13, 960, 576), (130, 64, 1536), (3, 9000, 32)]
-)
-def test_products(operations: Operations, shape: tuple[int, int, int]) -> None:
-    rows, outputs, inputs = shape
-    x, matrix = random(rows, inputs), random(outputs, inputs, seed=1)
-    packed = operations.pack(matrix)
-    wanted = (x.double() @ matrix.double().T).float()
-    assert close(operations.linear(x.to(operations.dtype), packed), wanted)
-    logits = operations.logits(x.to(operations.dtype), packed)
-    assert logits.dtype == torch.float32
-    assert (logits - wanted).abs().max() < 1e-4 * wanted.abs().max()
+ALONE = Story(1, 40, 33, (7, 2, 11), (33, *(1,) * 7))
+COMPANY = [
+    Story(2, 50, 30, (1, 3, 4, 5), (5, 25, *(1,) * 20)),
+    Story(3, 20, 20, (6, 8), (1,) * 20),
+    Story(4, 60, 60, (9, 10, 12, 13), (60,)),
+    Story(5, 20, 1, (14, 15), (1,) * 20),
+]
 
 
-@pytest.mark.parametrize("shape", [(960, 576), (576, 1536), (100, 48)])
-def test_a_product_has_the_same_bits_for_any_number_of_rows(operations: Operations, shape: tuple[int, int]) -> None:
-    packed, x = operations.pack(random(*shape)), random(257, shape[1], seed=1).to(operations.dtype)
-    together = operations.linear(x, packed)
-    for rows in (*range(1, 34), 64, 120, 121, 256):
-        assert torch.equal(operations.linear(x[:rows].contiguous(), packed), together[:rows])
-    assert torch.equal(operations.linear(x[100:101].contiguous(), packed), together[100:101])
+@pytest.fixture(scope="module", params=KINDS)
+def decoder(operations: Operations, request: pytest.FixtureRequest) -> Decoder:
+    return Decoder(operations, request.param)
 
 
-@pytest.mark.parametrize("rows", [1, 5, 40])
-def test_norm_and_gate(operations: Operations, rows: int) -> None:
-    residual, update, weight = random(rows, 96), random(rows, 96, seed=1), random(96, seed=2)
-    total = (residual + update).double()
-    wanted = total / (total.square().mean(1, keepdim=True) + 1e-5).sqrt() * weight
-    changed = residual.clone()
-    assert close(operations.add_rms_norm(changed, update.to(operations.dtype), weight, 1e-5), wanted.float())
-    assert torch.equal(changed, residual + update)
-    assert torch.equal(
-        operations.add_rms_norm(changed.clone(), None, weight, 1e-5)[:1],
-        operations.add_rms_norm(changed[:1].clone(), None, weight, 1e-5),
-    )
-    gate_up = torch.cat([random(rows, 48, seed=3) * 40, random(rows, 48, seed=4)], dim=1)
-    gate, up = gate_up.double().chunk(2, dim=1)
-    assert close(operations.silu_mul(gate_up.to(operations.dtype)), (gate / (1 + (-gate).exp()) * up).float())
+@pytest.fixture(scope="module")
+def alone(decoder: Decoder) -> torch.Tensor:
+    return run(decoder, [ALONE])[0]
 
 
-@pytest.mark.parametrize("heads", [HeadShape(9, 3, 64), HeadShape(4, 4, 32), HeadShape(7, 1, 96), HeadShape(8, 2, 128)])
-def test_attention_over_pages_is_attention(operations: Operations, heads: HeadShape) -> None:
-    """Against softmax over the whole sequence, rotated in complex numbers; no pages, no tiles."""
-    length, ids = 77, [3, 0, 5, 1, 2]
-    qkv = random(length, heads.qkv_size)
-    angles = torch.outer(
-        torch.arange(128.0), torch.rand(heads.head_dim // 2, generator=torch.Generator().manual_seed(5))
-    )
-    cache = operations.new_cache(1, 6, heads)
-    found = []
-    for start, count in ((0, 30), (30, 46), (76, 1)):
-        batch = TokenBatch([SequenceRows(start, count, ids)], CPU)
-        rows = qkv[start : start + count].to(operations.dtype).clone()
-        operations.rope_and_store(rows, angles.cos(), angles.sin(), batch, cache, 0, heads)
-        found.append(operations.paged_attention(rows, batch, cache, 0, heads))
-
-    def split(first: int, count: int) -> torch.Tensor:
-        return qkv[:, first * heads.head_dim : (first + count) * heads.head_dim].view(length, count, heads.head_dim)
-
-    def rotated(x: torch.Tensor) -> torch.Tensor:
-        pairs = torch.complex(*x.chunk(2, dim=-1)) * torch.polar(torch.ones(()), angles[:length, None])
-        return torch.cat([pairs.real, pairs.imag], dim=-1)
-
-    group = heads.num_heads // heads.num_kv_heads
-    q = rotated(split(0, heads.num_heads))
-    k = rotated(split(heads.num_heads, heads.num_kv_heads)).repeat_interleave(group, 1)
-    v = split(heads.num_heads + heads.num_kv_heads, heads.num_kv_heads).repeat_interleave(group, 1)
-    scores = torch.einsum("ihd,jhd->hij", q, k) * heads.head_dim**-0.5 + torch.full((length, length), -torch.inf).triu(
-        1
-    )
-    wanted = torch.einsum("hij,jhd->ihd", scores.softmax(-1), v).reshape(length, -1)
-    assert (torch.cat(found).float() - wanted).abs().max() < (0.05 if operations.dtype == torch.bfloat16 else 1e-4)
+@pytest.mark.parametrize("num_threads", [1, 3])
+def test_a_recorded_forward_gives_the_same_bits(decoder: Decoder, num_threads: int) -> None:
+    stories = [ALONE, *COMPANY]
+    plain = run(decoder, stories)
+    torch.set_num_threads(num_threads)
+    for recorded, one_by_one in zip(run(decoder, stories, record=True), plain, strict=True):
+        assert torch.equal(recorded, one_by_one)
 
 
-def test_a_rows_attention_does_not_depend_on_the_batch(operations: Operations) -> None:
-    heads = HeadShape(6, 2, 64)
-    cache = operations.new_cache(1, 64, heads)
-    cos, sin = torch.ones(128, 32), torch.zeros(128, 32)
-    sequences = [SequenceRows(0, 5 + 11 * i, range(8 * i, 8 * i + 8)) for i in range(8)]
-    qkv = random(sum(rows.num_tokens for rows in sequences), heads.qkv_size).to(operations.dtype)
-    batch = TokenBatch(sequences, CPU)
-    operations.rope_and_store(qkv, cos, sin, batch, cache, 0, heads)
-    together = operations.paged_attention(qkv, batch, cache, 0, heads)
-    for sequence, first in zip(sequences, batch.first_row, strict=True):
-        for token in {0, sequence.num_tokens // 2, sequence.num_tokens - 1}:
-            row = qkv[first + token : first + token + 1]
-            alone = TokenBatch([SequenceRows(token, 1, sequence.block_ids)], CPU)
-            assert torch.equal(operations.paged_attention(row, alone, cache, 0, heads)[0], together[first + token])
+@pytest.mark.parametrize("where", [0, 2, 4])
+def test_company_changes_no_bit(decoder: Decoder, alone: torch.Tensor, where: int) -> None:
+    stories = [*COMPANY[:where], ALONE, *COMPANY[where:]]
+    assert torch.equal(run(decoder, stories, record=True)[where], alone)
 
 
-def test_the_twins_agree_on_the_self_tests_attention() -> None:
-    heads = HeadShape(8, 2, 64)
-    results = [attention_of(each, heads, torch.Generator().manual_seed(1)).float() for each in implementations()]
-    assert all(close(result, results[0]) for result in results)
+@pytest.mark.parametrize("parts", [(1,) * 40, (16, 17, 7), (40,), (3, 13, 20, 4), (34, 6)])
+def test_no_cut_changes_a_bit(decoder: Decoder, alone: torch.Tensor, parts: tuple[int, ...]) -> None:
+    """Chunks of the prompt; and generated tokens recomputed all at once, with or without the prompt's last."""
+    story = Story(ALONE.seed, ALONE.length, ALONE.num_prompt, ALONE.block_ids, parts)
+    assert torch.equal(run(decoder, [COMPANY[0], story], record=True)[1], alone)
 
 
-@pytest.mark.parametrize("rubbish", [float("nan"), float("inf")])
-@pytest.mark.parametrize("length", [1, 2, 5, 16, 17, 31, 63, 65])
-def test_what_an_earlier_sequence_left_in_a_block_is_not_seen(
-    operations: Operations, rubbish: float, length: int
-) -> None:
-    """Of a cache full of rubbish, and of one full of zeros, a sequence sees the same: its own tokens."""
-    heads, ids = HeadShape(4, 2, 32), [3, 5, 1, 2, 4]  # block 0, which pads block tables, is another's
-    cos, sin = torch.ones(128, 16), torch.zeros(128, 16)
-    found = []
-    for content in (0.0, rubbish):
-        cache = operations.new_cache(1, 6, heads)
-        for kind in (cache.keys[0], cache.values[0]):
-            kind.fill_(content)
-        batch = TokenBatch([SequenceRows(0, length, ids[: -(-length // 16)])], CPU)
-        qkv = random(length, heads.qkv_size).to(operations.dtype)
-        operations.rope_and_store(qkv, cos, sin, batch, cache, 0, heads)
-        found.append(operations.paged_attention(qkv, batch, cache, 0, heads))
-    assert torch.equal(found[0], found[1])
-    assert torch.isfinite(found[1]).all()
-
-
-def test_the_twins_norm_takes_an_odd_width() -> None:
-    x, weight = random(3, 33), random(33, seed=1)
-    wanted = x.double() / (x.double().square().mean(1, keepdim=True) + 1e-5).sqrt() * weight
-    twin = ReferenceOperations(CPU)
-    found = twin.add_rms_norm(x.clone(), None, weight, 1e-5)
-    assert close(found, wanted.float())
-    assert torch.equal(twin.add_rms_norm(x[1:2].clone(), None, weight, 1e-5), found[1:2])
+def test_it_computes_what_the_twin_computes(decoder: Decoder, alone: torch.Tensor) -> None:
+    twin = run(Decoder(ReferenceOperations(CPU), decoder._kind), [ALONE])[0]
+    assert torch.isfinite(alone).all()
+    assert (alone - twin).abs().max() < 0.05 * twin.abs().max()

@@ -1,7 +1,6 @@
 """Every item of every deal is done once, and before what needs it, whatever the number of workers and their speed."""
 
 import ctypes
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,11 +30,8 @@ def machine() -> Machine:
 
 
 @pytest.fixture(autouse=True, params=[1, 2, 7])
-def num_workers(request: pytest.FixtureRequest) -> Iterator[int]:
-    before = torch.get_num_threads()
+def num_workers(one_thread: None, request: pytest.FixtureRequest) -> None:
     torch.set_num_threads(request.param)
-    yield request.param
-    torch.set_num_threads(before)
 
 
 def numbers(rows: int, size: int) -> torch.Tensor:
