@@ -133,7 +133,9 @@ def _keep_largest(weights: torch.Tensor, smallest: torch.Tensor, num_kept: torch
     """weights [n, V] with 0 in all but num_kept [n] places; `smallest` [n, 1] is the value of the last one kept."""
     larger, equal = weights > smallest, weights == smallest
     num_equal = num_kept[:, None] - larger.sum(dim=1, keepdim=True)
-    return torch.where(larger | (equal & (equal.cumsum(dim=1) <= num_equal)), weights, 0.0)
+    if (equal.sum(dim=1, keepdim=True) > num_equal).any():  # rarely: counting through a vocabulary takes long
+        equal &= equal.cumsum(dim=1) <= num_equal
+    return torch.where(larger | equal, weights, 0.0)
 
 
 def _invert(weights: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
@@ -159,7 +161,9 @@ def _first_beyond(weights: torch.Tensor, ends: torch.Tensor, target: torch.Tenso
 
 
 def _chunks(weights: torch.Tensor) -> torch.Tensor:
-    return torch.nn.functional.pad(weights, (0, -weights.shape[1] % CHUNK)).view(len(weights), -1, CHUNK)
+    if weights.shape[1] % CHUNK:
+        weights = torch.nn.functional.pad(weights, (0, -weights.shape[1] % CHUNK))
+    return weights.view(len(weights), -1, CHUNK)
 
 
 def _chunk_sums(weights: torch.Tensor) -> torch.Tensor:
