@@ -1,6 +1,7 @@
 """tokenizer.json -> Tokenizer. Control tokens and the space before a text are taken out of the file's own pipeline."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,11 @@ def tokenizer_from_folder(folder: Path, eos_ids: frozenset[int], config: dict[st
         eos_ids=frozenset(ends),
         add_bos=bool(config.get("add_bos_token", adds_bos)),
         space_prefix=space_prefix,
+        special_patterns={
+            token.content: r"\s*" * token.lstrip + re.escape(token.content) + r"\s*" * token.rstrip
+            for token in added.values()
+            if token.special and (token.lstrip or token.rstrip)
+        },
     )
 
 

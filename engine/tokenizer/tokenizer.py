@@ -7,7 +7,7 @@ message that says "<|im_end|>" stays text. Raw prompts are not guarded; whoever 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -39,6 +39,7 @@ class SpacePrefix:
 class Tokenizer:
     """`backend` splits and merges, and adds nothing; control tokens and the first space are dealt with here.
 
+    special_patterns: of control tokens that swallow the white space beside them, with that space.
     token_bytes: what each id adds to a text, b"" for control tokens. bos_id and eos_id are None when the model has
     none; `eos_ids` holds every token that ends an answer. Raises ModelLoadError when one of them is no token id.
     """
@@ -54,6 +55,7 @@ class Tokenizer:
         eos_ids: frozenset[int],
         add_bos: bool,
         space_prefix: SpacePrefix,
+        special_patterns: Mapping[str, str] = {},
     ) -> None:
         for name, token_id in (("bos", bos_id), ("eos", eos_id), *(("eos", each) for each in eos_ids)):
             if token_id is not None and (not isinstance(token_id, int) or token_id < 0):
@@ -70,15 +72,16 @@ class Tokenizer:
         self.eos_ids = eos_ids
         self.add_bos = add_bos and bos_id is not None
         longest_first = sorted(filter(None, special_tokens), key=len, reverse=True)
-        self._special = re.compile("(" + "|".join(map(re.escape, longest_first)) + ")") if longest_first else None
+        patterns = [special_patterns.get(token) or re.escape(token) for token in longest_first]
+        self._special = re.compile(f"({'|'.join(patterns)})") if patterns else None
 
     def encode(self, text: str, add_bos: bool | None = None) -> list[int]:
         """Token ids of `text`; add_bos None follows the model's rule. Unguarded control tokens are recognised."""
         ids = [self.bos_id] if (self.add_bos if add_bos is None else add_bos) and self.bos_id is not None else []
         pieces = self._special.split(text) if self._special else [text]
         for index, piece in enumerate(pieces):
-            if piece in self.special_tokens:
-                ids.append(self.special_tokens[piece])
+            if index % 2:  # what the pattern matched
+                ids.append(self.special_tokens[piece if piece in self.special_tokens else piece.strip()])
             elif plain := piece.replace(GUARD, ""):
                 prefixed = self._space_prefix.add(plain, first=index == 0)
                 # encode_batch, unlike encode, lets go of the GIL: a long prompt must not hold up everybody's streams.

@@ -88,3 +88,15 @@ def test_after_a_control_token_the_prefix_is_as_the_family_has_it(
     assert ids == backend.encode("the</s>the").ids
     assert "".join(backend.id_to_token(i) for i in ids) == "".join(pieces)
     assert tokenizer.decode(ids) == "thethe"
+
+
+def test_control_tokens_swallow_the_white_space_that_the_file_says(tmp_path: Path) -> None:
+    """Phi-3's do: a template's line break after one is no token."""
+    backend = backend_of("never")
+    backend.add_special_tokens(
+        [AddedToken("<|user|>", rstrip=True, special=True), AddedToken("<|mask|>", lstrip=True, special=True)]
+    )
+    backend.save(str(tmp_path / "tokenizer.json"))
+    tokenizer = tokenizer_from_folder(tmp_path, frozenset(), {})
+    for text in ("<|user|>\n the", "the \n<|mask|> the", "the <|user|> the", " <|mask|>"):
+        assert tokenizer.encode(text) == backend.encode(text).ids
