@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import torch
 
 from kernels.batch import SequenceRows, TokenBatch
@@ -17,6 +18,7 @@ from kernels.operations import (
     RotaryTables,
 )
 from kernels.reference import ReferenceOperations
+from kernels.sampling import RowChoices
 
 _TOLERANCE = 0.03  # of the largest value: bfloat16 has 8 bits, and sums of a few hundred products are compared
 _ROWS, _SIZE, _OUTPUTS = 13, 96, 80
@@ -87,7 +89,22 @@ def _results(heads: HeadShape) -> dict[str, Result]:
     norms = HeadNorms(random(heads.head_dim).abs(), random(heads.head_dim).abs(), 1e-5)
     results["rope_and_store and paged_attention"] = attention(AttentionRule(scale))
     results["attention with norms, softcap and window"] = attention(AttentionRule(scale, 10.0, 20), norms)
+    wide, choices = 3 * random(_ROWS, 300), _choices_of_all_kinds()
+    results["argmax"] = lambda o: torch.tensor(o.sampling.argmax(wide))
+    results["choice of tokens"] = lambda o: torch.tensor(o.sampling.choose(wide, choices))
     return results
+
+
+def _choices_of_all_kinds() -> RowChoices:
+    """Greedy, top-k, top-p and min-p, in turns."""
+    kind = np.arange(_ROWS) % 4
+    return RowChoices(
+        temperature=np.where(kind == 0, 0, 1).astype(np.float32),
+        top_k=np.where(kind == 1, 7, 0).astype(np.int32),
+        top_p=np.where(kind == 2, 0.8, 1).astype(np.float32),
+        min_p=np.where(kind == 3, 0.1, 0).astype(np.float32),
+        uniform=(np.arange(_ROWS) + 0.5) / _ROWS,
+    )
 
 
 def random_quantised(bits: int, outputs: int, inputs: int, generator: torch.Generator) -> QuantisedMatrix:
