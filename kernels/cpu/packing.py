@@ -90,7 +90,7 @@ def _pack_codes(machine: Machine, matrix: QuantisedMatrix) -> tuple[Part, torch.
     scales, minimums, unit = _half_tables(matrix.scales, matrix.minimums)
     num_panels = -(-outputs // PANEL)
     group_bytes = GROUP_SIZE * PANEL * matrix.bits // 8 + 2 * PANEL * scales.element_size()
-    panels = torch.empty(num_panels * (inputs // GROUP_SIZE) * group_bytes, dtype=torch.uint8)
+    panels = machine.weights.take(num_panels * (inputs // GROUP_SIZE) * group_bytes)
     machine.call(
         "pack_codes",
         _PackCodesArguments,
@@ -109,7 +109,7 @@ def _pack_codes(machine: Machine, matrix: QuantisedMatrix) -> tuple[Part, torch.
 def _pack_floats(machine: Machine, matrix: torch.Tensor) -> tuple[Part, torch.Tensor]:
     outputs, inputs = matrix.shape
     num_panels = -(-outputs // _BLOCK) * (_BLOCK // PANEL)
-    panels = torch.empty(num_panels * PANEL, -(-inputs // GROUP_SIZE) * GROUP_SIZE, dtype=torch.bfloat16)
+    panels = machine.weights.take(num_panels * PANEL * -(-inputs // GROUP_SIZE) * GROUP_SIZE * torch.bfloat16.itemsize)
     machine.call(
         "pack_floats",
         _PackFloatsArguments,
@@ -124,7 +124,7 @@ def _pack_floats(machine: Machine, matrix: torch.Tensor) -> tuple[Part, torch.Te
 
 def _copy_codes(machine: Machine, part: Part, inputs: int) -> torch.Tensor:
     num_panels = -(-part.num_outputs // PANEL)
-    copy = torch.empty(num_panels * PANEL, inputs, dtype=torch.bfloat16)
+    copy = machine.weights.take(num_panels * PANEL * inputs * torch.bfloat16.itemsize)
     machine.call("copy_codes", _CopyCodesArguments, (num_panels, 0), part=part, copy=copy, num_inputs=inputs)
     part.copy = copy.data_ptr()
     return copy

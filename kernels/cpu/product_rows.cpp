@@ -41,7 +41,7 @@ static void quantise_group(const bf16* x, int8_t* codes, float& scale, float& su
     const Lanes a = nearest(first * inverse), b = nearest(second * inverse);
     store_codes(codes, a);
     store_codes(codes + LANES, b);
-    scale = largest / 127.0f;
+    scale = largest * (1.0f / 127.0f);
     sum = scale * sum_of(a + b);  // of integers: exact
 }
 
@@ -72,6 +72,10 @@ void Bf16Rows::pack_tile(int tile, const bf16* x, int64_t stride, const int32_t*
             }
             const bf16* from = x + (index ? index[row] : row) * stride + k;
             const int count = std::min(GROUP, num_inputs - k);
+            if (count == GROUP) {
+                memcpy(line, from, GROUP * sizeof(bf16));  // of a size that the compiler knows: two moves
+                continue;
+            }
             std::copy(from, from + count, line);
             std::fill(line + count, line + GROUP, 0);
         }

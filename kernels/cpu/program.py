@@ -14,6 +14,7 @@ import torch
 
 from kernels.batch import TokenBatch
 from kernels.cpu.arena import Lifetime, place
+from kernels.cpu.memory import WeightMemory
 
 _ALIGNMENT = 64
 
@@ -86,6 +87,7 @@ class Machine:
         self._run.restype = None
         self._kernels: dict[str, int] = {}
         self._recording: _Recording | None = None
+        self.weights = WeightMemory()
 
     def empty(self, num_rows: int, columns: int, dtype: torch.dtype) -> torch.Tensor:
         """Memory [num_rows, columns] for a result, or for what a kernel keeps during its call."""
