@@ -84,11 +84,18 @@ class Attention {
     }
 
     void part(int row, int kv_head, const Parts& parts, int i, Softmax softmax) {
+        if (a_.cache->type == CACHE_INT8) return part_of<int8_t>(row, kv_head, parts, i, softmax);
+        if (a_.cache->type == CACHE_FP8) return part_of<uint8_t>(row, kv_head, parts, i, softmax);
+        return part_of<bf16>(row, kv_head, parts, i, softmax);
+    }
+
+    template <class Element>
+    void part_of(int row, int kv_head, const Parts& parts, int i, Softmax softmax) {
         const Queries heads{query(row, kv_head), dim_, group_, step_.positions[row], 0};
         softmax.clear();
         KeyReader keys = reader(row, kv_head, parts.num_keys);
         for_ranges(parts.begin(i), parts.end(i), [&](int first, int end) {
-            const KeyRange range = keys.read(first, end);
+            const auto range = keys.read<Element>(first, end);
             score(heads.rows, heads.stride, heads.count, range.keys, range.num_blocks, dim_, scores_);
             weigh_tile(*a_.rule, range, heads, scores_, weights_, softmax);
             add_values(weights_, heads.count, range.values, range.num_blocks, dim_, softmax.values);
@@ -105,7 +112,7 @@ class Attention {
         if (TILES_ARE_FULL && count < TILE) pad(tiles);
         KeyReader keys = reader(row, kv_head, num_keys);
         for_ranges(a_.rule->first_key(position), num_keys, [&](int first, int end) {
-            const KeyRange range = keys.read(first, end);
+            const auto range = keys.read<bf16>(first, end);
             for (int h = 0; h < group_; ++h) {
                 Softmax sums = softmax(h, TILE);
                 score_tile(tiles[h], range, dim_, scores_);

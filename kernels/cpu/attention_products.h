@@ -10,8 +10,8 @@ static constexpr int QUERIES_AT_ONCE = 4, BLOCKS_AT_ONCE = 4;  // 16 accumulator
 static constexpr int QUERIES_AT_ONCE = 2, BLOCKS_AT_ONCE = 2;
 #endif
 
-template <int Q, int B>
-static void scores_of(const bf16* queries, int64_t stride, const bf16* const* keys, int head_dim, float* scores) {
+template <int Q, int B, class Element>
+static void scores_of(const bf16* queries, int64_t stride, const Element* const* keys, int head_dim, float* scores) {
     Lanes sums[Q][B];
     for (auto& row : sums)
         for (Lanes& sum : row) sum = broadcast(0.0f);
@@ -27,8 +27,8 @@ static void scores_of(const bf16* queries, int64_t stride, const bf16* const* ke
         for (int b = 0; b < B; ++b) store(scores + q * RANGE + b * BLOCK, sums[q][b]);
 }
 
-template <int Q>
-static void scores_of_range(const bf16* queries, int64_t stride, const bf16* const* keys, int num_blocks, int head_dim,
+template <int Q, class Element>
+static void scores_of_range(const bf16* queries, int64_t stride, const Element* const* keys, int num_blocks, int head_dim,
                             float* scores) {
     int b = 0;
     for (; b + BLOCKS_AT_ONCE <= num_blocks; b += BLOCKS_AT_ONCE)
@@ -37,17 +37,18 @@ static void scores_of_range(const bf16* queries, int64_t stride, const bf16* con
 }
 
 // queries [count] of head_dim, `stride` apart; keys [num_blocks] -> scores [TILE][RANGE].
-static inline void score(const bf16* queries, int64_t stride, int count, const bf16* const* keys, int num_blocks,
+template <class Element>
+static inline void score(const bf16* queries, int64_t stride, int count, const Element* const* keys, int num_blocks,
                          int head_dim, float* scores) {
     int q = 0;
     for (; q + QUERIES_AT_ONCE <= count; q += QUERIES_AT_ONCE)
-        scores_of_range<QUERIES_AT_ONCE>(queries + q * stride, stride, keys, num_blocks, head_dim, scores + q * RANGE);
-    const auto rest = count - q == 3 ? scores_of_range<3> : count - q == 2 ? scores_of_range<2> : scores_of_range<1>;
+        scores_of_range<QUERIES_AT_ONCE, Element>(queries + q * stride, stride, keys, num_blocks, head_dim, scores + q * RANGE);
+    const auto rest = count - q == 3 ? scores_of_range<3, Element> : count - q == 2 ? scores_of_range<2, Element> : scores_of_range<1, Element>;
     if (q < count) rest(queries + q * stride, stride, keys, num_blocks, head_dim, scores + q * RANGE);
 }
 
-template <int Q, int C>
-static void add_weighted(const bf16* weights, const bf16* const* values, int num_blocks, int head_dim, int column,
+template <int Q, int C, class Element>
+static void add_weighted(const bf16* weights, const Element* const* values, int num_blocks, int head_dim, int column,
                          float* out) {
     Lanes sums[Q][C];
     for (int q = 0; q < Q; ++q)
@@ -65,8 +66,8 @@ static void add_weighted(const bf16* weights, const bf16* const* values, int num
         for (int c = 0; c < C; ++c) store(out + q * head_dim + column + c * 16, sums[q][c]);
 }
 
-template <int Q>
-static void add_weighted_columns(const bf16* weights, const bf16* const* values, int num_blocks, int head_dim, float* out) {
+template <int Q, class Element>
+static void add_weighted_columns(const bf16* weights, const Element* const* values, int num_blocks, int head_dim, float* out) {
     constexpr int C = BLOCKS_AT_ONCE;
     int column = 0;
     for (; column + 16 * C <= head_dim; column += 16 * C)
@@ -75,11 +76,12 @@ static void add_weighted_columns(const bf16* weights, const bf16* const* values,
 }
 
 // out [TILE][head_dim] += weights [TILE][RANGE] of `count` queries times the values of num_blocks blocks.
-static inline void add_values(const bf16* weights, int count, const bf16* const* values, int num_blocks, int head_dim,
+template <class Element>
+static inline void add_values(const bf16* weights, int count, const Element* const* values, int num_blocks, int head_dim,
                               float* out) {
     int q = 0;
     for (; q + QUERIES_AT_ONCE <= count; q += QUERIES_AT_ONCE)
-        add_weighted_columns<QUERIES_AT_ONCE>(weights + q * RANGE, values, num_blocks, head_dim, out + q * head_dim);
-    const auto rest = count - q == 3 ? add_weighted_columns<3> : count - q == 2 ? add_weighted_columns<2> : add_weighted_columns<1>;
+        add_weighted_columns<QUERIES_AT_ONCE, Element>(weights + q * RANGE, values, num_blocks, head_dim, out + q * head_dim);
+    const auto rest = count - q == 3 ? add_weighted_columns<3, Element> : count - q == 2 ? add_weighted_columns<2, Element> : add_weighted_columns<1, Element>;
     if (q < count) rest(weights + q * RANGE, values, num_blocks, head_dim, out + q * head_dim);
 }

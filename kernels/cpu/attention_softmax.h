@@ -34,7 +34,7 @@ static inline void scale_row(float* row, int size, float factor) {
 // One query's scores over `range` become weights, relative to the largest score so far, to which its softmax is brought.
 // WHOLE: the query sees all keys of a range of RANGE_BLOCKS. The same arithmetic with less to do.
 template <bool WHOLE>
-static inline void weigh(const AttentionRule& rule, const KeyRange& range, int position, int head_dim, float* scores,
+static inline void weigh(const AttentionRule& rule, const KeyBlocks& range, int position, int head_dim, float* scores,
                          bf16* weights, float* values, float& largest, float& sum) {
     const Lanes never = broadcast(-INFINITY), scale = broadcast(rule.softcap ? rule.scale / rule.softcap : rule.scale);
     const int num_blocks = WHOLE ? RANGE_BLOCKS : range.num_blocks;
@@ -70,7 +70,7 @@ static inline void weigh(const AttentionRule& rule, const KeyRange& range, int p
     sum += sum_of(total);
 }
 
-static inline void weigh_tile(const AttentionRule& rule, const KeyRange& range, const Queries& queries, float* scores,
+static inline void weigh_tile(const AttentionRule& rule, const KeyBlocks& range, const Queries& queries, float* scores,
                               bf16* weights, Softmax& softmax) {
     for (int q = 0; q < queries.count; ++q) {
         const int position = queries.position + q * queries.step;

@@ -8,10 +8,10 @@
 
 static constexpr bool TILES_ARE_FULL = true;  // whatever the number of queries, TILE of them are read
 
-static inline void score_tile(const Queries& queries, const KeyRange& range, int head_dim, float* scores) {
+static inline void score_tile(const Queries& queries, const KeyRange<bf16>& range, int head_dim, float* scores) {
     score_with_tiles(queries.rows, queries.stride, range.keys, range.num_blocks, head_dim, scores);
 }
-static inline void add_values_tile(const bf16* weights, int, const KeyRange& range, int head_dim, float* out) {
+static inline void add_values_tile(const bf16* weights, int, const KeyRange<bf16>& range, int head_dim, float* out) {
     add_values_with_tiles(weights, range.values, range.num_blocks, head_dim, out);
 }
 
@@ -23,10 +23,10 @@ struct AttentionTiles {
     ~AttentionTiles() {}
 };
 
-static inline void score_tile(const Queries& queries, const KeyRange& range, int head_dim, float* scores) {
+static inline void score_tile(const Queries& queries, const KeyRange<bf16>& range, int head_dim, float* scores) {
     score(queries.rows, queries.stride, queries.count, range.keys, range.num_blocks, head_dim, scores);
 }
-static inline void add_values_tile(const bf16* weights, int count, const KeyRange& range, int head_dim, float* out) {
+static inline void add_values_tile(const bf16* weights, int count, const KeyRange<bf16>& range, int head_dim, float* out) {
     add_values(weights, count, range.values, range.num_blocks, head_dim, out);
 }
 

@@ -5,7 +5,7 @@
 //
 // Elements are bfloat16, or bytes with a scale for each token: scales [block][kv head][keys, values][16 tokens] float32.
 #pragma once
-#include "simd.h"
+#include "pairs.h"
 
 static constexpr int BLOCK = 16;
 
@@ -55,3 +55,28 @@ struct Fp8 {
         return (bf16)((code & 0x80) << 8 | (magnitude ? (magnitude << 4) + ((127 - 7) << 7) : 0));
     }
 };
+
+// 16 pairs of codes, as bfloat16.
+#ifdef __AVX512BF16__
+static inline Pairs load_pairs(const int8_t* codes) {
+    const auto floats = [](const int8_t* p) {
+        return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i*)p)));
+    };
+    return _mm512_cvtne2ps_pbh(floats(codes + 16), floats(codes));
+}
+static inline Pairs load_pairs(const uint8_t* codes) {
+    const __m512i code = _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i*)codes));
+    const __m512i shifted = _mm512_and_si512(_mm512_slli_epi16(code, 4), _mm512_set1_epi16((short)0x87F0));
+    const __mmask32 not_zero = _mm512_test_epi16_mask(code, _mm512_set1_epi16(0x7F));
+    return (Pairs)_mm512_mask_add_epi16(shifted, not_zero, shifted, _mm512_set1_epi16((127 - 7) << 7));
+}
+#else
+template <class Code>
+static inline Pairs decode_pairs(const typename Code::Element* codes) {
+    bf16 pairs[2 * LANES];
+    for (int i = 0; i < 2 * LANES; ++i) pairs[i] = Code::decode(codes[i]);
+    return load_pairs(pairs);
+}
+static inline Pairs load_pairs(const int8_t* codes) { return decode_pairs<Int8>(codes); }
+static inline Pairs load_pairs(const uint8_t* codes) { return decode_pairs<Fp8>(codes); }
+#endif

@@ -1,13 +1,20 @@
-// Reads a sequence's keys and values from the paged cache, a range at a time, as bfloat16.
+// Reads a sequence's keys and values from the paged cache, a range at a time.
 #pragma once
+#include <type_traits>
+
 #include "attention.h"
 
-struct KeyRange {
+// Up to RANGE following tokens of one sequence, from a block's beginning on.
+struct KeyBlocks {
     int first_key = 0, num_blocks = 0;
-    const bf16* keys[RANGE_BLOCKS];
-    const bf16* values[RANGE_BLOCKS];
-    const float* scales[RANGE_BLOCKS];  // if `scaled`: what each token's score [16] and then weight [16] is to be multiplied by
     bool scaled;
+    const float* scales[RANGE_BLOCKS];  // if scaled: what tokens' scores [16] and weights [16] are to be multiplied by
+};
+
+template <class Element>
+struct KeyRange : KeyBlocks {
+    const Element* keys[RANGE_BLOCKS];
+    const Element* values[RANGE_BLOCKS];
 };
 
 class KeyReader {
@@ -21,44 +28,49 @@ class KeyReader {
     }
 
     // The blocks of keys [first, end), which lie between two multiples of RANGE. Valid until the next call.
-    KeyRange read(int first, int end) {
-        KeyRange range;
-        range.scaled = cache_.scales;
+    // Element: as the cache has them, or bfloat16 whatever it has.
+    template <class Element>
+    KeyRange<Element> read(int first, int end) {
+        KeyRange<Element> range;
         range.first_key = first / BLOCK * BLOCK;
+        range.scaled = cache_.scales;
         for (int key = range.first_key; key < end; key += BLOCK) {
+            const int b = range.num_blocks++;
             const int64_t page = cache_.page(table_[key / BLOCK], kv_head_);
-            read_page(range, range.num_blocks, page);
-            if (key + BLOCK > num_keys_) drop_unwritten(range, range.num_blocks, num_keys_ - key);
-            ++range.num_blocks;
+            range.keys[b] = elements<Element>(b, page);
+            range.values[b] = range.keys[b] + cache_.key_size();
+            range.scales[b] = cache_.scales ? cache_.scales + page * 2 * BLOCK : nullptr;
+            if (key + BLOCK > num_keys_) range.values[b] = without_unwritten(range.values[b], num_keys_ - key);
         }
         return range;
     }
 
   private:
-    void read_page(KeyRange& range, int b, int64_t page) {
-        range.scales[b] = cache_.scales ? cache_.scales + page * 2 * BLOCK : nullptr;
-        if (cache_.type == CACHE_INT8) return decode<Int8>(range, b, page);
-        if (cache_.type == CACHE_FP8) return decode<Fp8>(range, b, page);
-        range.keys[b] = cache_.keys<bf16>(page);
-        range.values[b] = range.keys[b] + cache_.key_size();
+    template <class Element>
+    const Element* elements(int b, int64_t page) {
+        if constexpr (std::is_same_v<Element, bf16>) {
+            if (cache_.type == CACHE_INT8) return decoded(b, cache_.keys<int8_t>(page));
+            if (cache_.type == CACHE_FP8) return decoded(b, cache_.keys<uint8_t>(page));
+        }
+        return cache_.keys<Element>(page);
     }
 
     template <class Code>
-    void decode(KeyRange& range, int b, int64_t page) {
+    const bf16* decoded(int b, const Code* codes) {
         bf16* out = memory_ + b * 2 * cache_.key_size();
-        const auto* codes = cache_.keys<typename Code::Element>(page);
-        for (int i = 0; i < 2 * cache_.key_size(); ++i) out[i] = Code::decode(codes[i]);
-        range.keys[b] = out;
-        range.values[b] = out + cache_.key_size();
+        for (int i = 0; i < 2 * cache_.key_size(); i += 2 * LANES) store(out + i, load_pairs(codes + i));
+        return out;
     }
 
-    // Their weight is 0, but 0 times NaN is NaN.
-    void drop_unwritten(KeyRange& range, int b, int num_written) {
-        bf16* clean = memory_ + (cache_.scales ? (b * 2 + 1) * cache_.key_size() : 0);
-        if (!cache_.scales) std::copy(range.values[b], range.values[b] + cache_.key_size(), clean);
+    // A copy with zeros where nothing was written: weights are 0 there, but 0 times NaN is NaN.
+    template <class Element>
+    const Element* without_unwritten(const Element* values, int num_written) {
+        // The last block's own place, behind what was decoded: nothing else is put there.
+        Element* copy = (Element*)(memory_ + memory_size(cache_) - cache_.key_size());
+        if (copy != values) std::copy_n(values, cache_.key_size(), copy);
         for (int j = num_written; j < BLOCK; ++j)
-            for (int d = 0; d < cache_.head_dim; ++d) clean[(j / 2 * cache_.head_dim + d) * 2 + j % 2] = 0;
-        range.values[b] = clean;
+            for (int d = 0; d < cache_.head_dim; ++d) copy[(j / 2 * cache_.head_dim + d) * 2 + j % 2] = 0;
+        return copy;
     }
 
     const Cache& cache_;

@@ -6,6 +6,7 @@
 
 using Pairs = __m512bh;
 
+static inline void store(bf16* p, Pairs pairs) { _mm512_storeu_si512(p, (__m512i)pairs); }
 static inline Lanes add_dot(Lanes sum, Pairs a, Pairs b) { return _mm512_dpbf16_ps(sum, a, b); }
 
 // x in the lanes from `first` up to `last`, `other` elsewhere; both may lie outside of 0..16.
@@ -23,6 +24,10 @@ struct Pairs {
 
 static inline Pairs load_pairs(const bf16* p) {
     return {_mm256_loadu_si256((const __m256i*)p), _mm256_loadu_si256((const __m256i*)(p + 16))};
+}
+static inline void store(bf16* p, Pairs pairs) {
+    _mm256_storeu_si256((__m256i*)p, pairs.low);
+    _mm256_storeu_si256((__m256i*)(p + 16), pairs.high);
 }
 static inline Pairs broadcast_pair(const bf16* p) {
     int32_t pair;

@@ -1,4 +1,4 @@
-"""Attention over the paged cache, in every implementation: against its definition, and rows against themselves elsewhere."""
+"""Attention over the paged cache, in every implementation: against its definition, and a row against itself."""
 
 import random as randoms
 
@@ -72,13 +72,15 @@ def definition(
     def rotated(x: torch.Tensor, weight: torch.Tensor | None) -> torch.Tensor:
         if norms is not None and weight is not None:
             x = x / (x.square().mean(-1, keepdim=True) + norms.eps).sqrt() * weight
-        low, high, rest = x.split([rotary_dim // 2, rotary_dim // 2, size - rotary_dim], dim=-1)
-        pairs = torch.complex(low, high) * turns
-        return torch.cat([pairs.real, pairs.imag, rest], dim=-1)
+        pairs = torch.complex(*x[..., :rotary_dim].chunk(2, dim=-1)) * turns
+        return torch.cat([pairs.real, pairs.imag, x[..., rotary_dim:]], dim=-1)
 
-    q, k, v = qkv.double().view(length, -1, size).split([heads.num_heads, heads.num_kv_heads, heads.num_kv_heads], 1)
+    per_head = qkv.double().view(length, -1, size)
+    q = per_head[:, : heads.num_heads]
+    k, v = per_head[:, heads.num_heads :].chunk(2, dim=1)
     group = heads.num_heads // heads.num_kv_heads
-    q, k = rotated(q, norms and norms.query), rotated(k, norms and norms.key)
+    weights = (None, None) if norms is None else (norms.query, norms.key)
+    q, k = (rotated(x, weight) for x, weight in zip((q, k), weights, strict=True))
     scores = torch.einsum("ihd,jhd->hij", q, k.repeat_interleave(group, 1)) * rule.scale
     if rule.softcap is not None:
         scores = rule.softcap * (scores / rule.softcap).tanh()
@@ -146,9 +148,11 @@ def test_a_rows_bits_do_not_depend_on_chunks_and_company(
         rows = [SequenceRows(done[i], n, tables[i], num_prompt[i]) for i, n in zip(chosen, counts, strict=True)]
         qkv = torch.cat([inputs[i][done[i] : done[i] + n] for i, n in zip(chosen, counts, strict=True)])
         out = run(operations, qkv, rows, together, SMALL, rule)
-        for i, part in zip(chosen, out.split(counts), strict=True):
-            found[i].append(part)
-            done[i] += len(part)
+        first = 0
+        for i, count in zip(chosen, counts, strict=True):
+            found[i].append(out[first : first + count])
+            first += count
+            done[i] += count
     for i, qkv in enumerate(inputs):
         alone = operations.new_cache(1, width, SMALL, dtype)
         for start, count in ((0, num_prompt[i]), *((p, 1) for p in range(num_prompt[i], lengths[i]))):
