@@ -34,17 +34,19 @@ class ToolCallParser:
         return self._take()
 
     def finish(self) -> list[Piece]:
-        """What was held back, now that no more comes. A call that was cut off stays as it is."""
+        """What was held back, now that no more comes. A call that was cut off stays as it is.
+
+        After a call, what only began to announce another is dropped: nobody would say that.
+        """
         pieces = self._take()
-        if self._inside == "text":
-            self._say(self._buffer)
-        elif self._reader is not None:
-            if not self._has_begun:
-                self._say(self._undo + self._reader.raw)
-        elif not self.num_calls:
-            self._say(self._undo + self._buffer)
-        if not self.num_calls and self._blank:
-            self._pieces.append(Text(self._blank))
+        held = self._buffer
+        if self._inside == "calls":
+            held = self._undo + (self._reader.raw if self._reader is not None else self._buffer)
+        if not self.num_calls:
+            self._say(held)
+            self._pieces += [Text(self._blank)] * bool(self._blank)
+        elif self._inside == "text" and self._has_said:
+            self._say(held)
         self._buffer = self._blank = self._undo = ""
         return pieces + self._flush()
 

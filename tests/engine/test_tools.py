@@ -180,6 +180,13 @@ def test_a_call_that_was_cut_off_stays_as_it_is() -> None:
     assert isinstance(pieces[0], CallBegins)
 
 
+@pytest.mark.parametrize("begun", ["\n<tool_", "\n<tool_call>", '\n<tool_call>\n{"name": "get_', "\n"])
+def test_another_call_that_was_only_announced_is_dropped(begun: str) -> None:
+    assert joined(parse("hermes", f"<tool_call>\n{CALL}\n</tool_call>{begun}")) == ("", [ROME])
+    said = f"<tool_call>\n{CALL}\n</tool_call> So it is <"
+    assert joined(parse("hermes", said)) == (" So it is <", [ROME])
+
+
 def test_calls_beyond_the_most_are_dropped() -> None:
     text = f"<tool_call>{CALL}</tool_call>" * 3
     assert joined(parse("hermes", text, most=1)) == ("", [ROME])
