@@ -121,7 +121,9 @@ class ToolCallParser:
     def _read_call(self, reader: CallReader) -> bool:
         fragment, self._buffer = reader.read(self._buffer)
         if reader.state == "none":
-            self._say(self._undo + reader.raw)
+            # Only the brace is text for sure: how far the reader got depends on where the stream was cut.
+            self._buffer = reader.raw[1:] + self._buffer
+            self._say(self._undo + reader.raw[0])
             self._leave()
             return True
         wanted = self._most is None or self.num_calls < self._most + self._has_begun
