@@ -28,6 +28,8 @@ def check_options(options: EngineOptions) -> None:
         raise ValueError(f"max_waiting must be at least 0, not {options.max_waiting}")
     if not 0 <= options.max_wait_ms < math.inf:
         raise ValueError(f"max_wait_ms must be a time of at least 0, not {options.max_wait_ms}")
+    if not 0 <= options.swap_space_gb < math.inf:
+        raise ValueError(f"swap_space_gb must be a size of at least 0, not {options.swap_space_gb}")
     if options.max_model_len is not None and options.max_model_len < 2:
         raise ValueError(f"max_model_len must be at least 2 (a prompt and an answer), not {options.max_model_len}")
 

@@ -106,6 +106,8 @@ def test_a_request_without_a_seed_gets_one_of_its_own() -> None:
         {"max_waiting": -1},
         {"max_wait_ms": math.nan},
         {"max_model_len": 1},
+        {"swap_space_gb": -1.0},
+        {"swap_space_gb": math.inf},
     ],
 )
 def test_a_senseless_option_is_the_callers_bug(wrong: dict[str, Any]) -> None:
