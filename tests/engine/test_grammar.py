@@ -12,11 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.engine import Engine
 from engine.errors import EngineError, InvalidRequest
 from engine.grammar import GrammarCompiler, MaskWorker, Matcher
 from engine.loader.checkpoint import load_checkpoint
 from engine.plan import TokenTable
-from engine.types import Grammar
+from engine.request import Request
+from engine.types import EngineOptions, GenerationRequest, Grammar
 from tests.engine.toy_runner import BOS, EOS, VOCAB, ToyTokenizer
 
 COLUMNS = VOCAB + 6  # a model may have more logits than its tokenizer has tokens
@@ -316,6 +318,26 @@ def test_a_real_vocabulary(smollm2: TokenTable) -> None:
     assert len(begin) > 1  # also {" and its like: any cut into tokens will do
     write(matcher, '{"naïve 🙂": [1.5e3, true]}', smollm2)
     assert set(allowed(matcher, vocab_size)) == smollm2.eos_ids
+
+
+def test_grammars_outlive_preemption(smollm2_path: Path) -> None:
+    """Room for a few of eight answers: whoever is thrown out goes on where it was in its grammar."""
+    engine = Engine(EngineOptions(model=str(smollm2_path), kv_cache_mb=7, max_model_len=256, max_batch_tokens=64))
+    prompt = engine.tokenizer.encode("Letters, letters, letters: " * 3)
+    texts: dict[Request, str] = {}
+    for index in range(8):
+        grammar = Grammar(kind="regex", source=f"{index}(-[a-z]{{3}}){{12}}!")
+        params = GenerationRequest(request_id=str(index), prompt_token_ids=prompt, grammar=grammar)
+        texts[engine.add_request(params)] = ""
+    while engine.has_work:
+        for output in engine.step():
+            assert output.delta is not None, output.error
+            texts[output.request] += output.delta.text
+        engine.check_integrity()
+    assert engine.stats().preemptions_total > 0
+    for request, text in texts.items():
+        assert request.params.grammar is not None
+        assert re.fullmatch(request.params.grammar.source, text)
 
 
 def test_masks_are_made_beside_the_work() -> None:
