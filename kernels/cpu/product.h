@@ -6,8 +6,8 @@
 // - 16 bits: bfloat16, per 32 inputs 16 lines of [16 outputs][2 inputs], in blocks of two panels; padded with 0.
 //
 // A generated token's row meets the codes as int8 (product_quantised.cpp), a prompt's row meets the same weights as
-// bfloat16 (product_bf16.cpp). Every result is one accumulator that takes the inputs in order, so a row's bits don't depend on
-// the rows beside it.
+// bfloat16 (product_bf16.cpp). Every result is one accumulator that takes the inputs in order, so a row's bits
+// don't depend on the rows beside it.
 #pragma once
 #include "simd.h"
 #include "worker.h"
@@ -64,8 +64,14 @@ struct Output {
     }
 };
 
-// Rows quantised to int8 in groups: x = scale * code. In tiles of tile_rows rows: codes [tile][group][tile_rows][GROUP],
-// scales and sums [tile][group][tile_rows]; sums: scale * the sum of a group's codes.
+// One tile of rows quantised to int8 in groups, x = scale * code: codes [group][rows][GROUP], scales, sums [group][rows].
+struct QuantisedTile {
+    const int8_t* codes;
+    const float* scales;
+    const float* sums;  // scale * the sum of a group's codes
+};
+
+// All of them, tile after tile.
 struct QuantisedRows {
     // Of a tile. From VECTOR_ROWS on, vectors make way for AMX, whose tiles want multiples of 4.
 #ifdef __AMX_INT8__
@@ -82,6 +88,10 @@ struct QuantisedRows {
 
     QuantisedRows(int num_rows, int num_inputs, int8_t* codes, float* scales, float* sums);
     int num_tiles() const { return (num_rows + tile_rows - 1) / tile_rows; }
+    QuantisedTile tile(int tile) const {
+        const int64_t group = (int64_t)tile * num_groups * tile_rows;
+        return {codes + group * GROUP, scales + group, sums + group};
+    }
     // Fills a tile: its row m is x[(index ? index[row] : row) * stride], row = tile * tile_rows + m.
     void pack_tile(int tile, const bf16* x, int64_t stride, const int32_t* index) const;
 };

@@ -35,7 +35,8 @@ static void multiply_tiles(const bf16* const weights[BLOCK_PANELS], const bf16* 
     }
 }
 
-static void multiply_row_tiles(const bf16* const weights[BLOCK_PANELS], const Bf16Rows& rows, int first, int last, auto&& put) {
+static void multiply_row_tiles(const bf16* const weights[BLOCK_PANELS], const Bf16Rows& rows, int first, int last,
+                               auto&& put) {
     alignas(64) float sums[2 * Bf16Rows::ROW_TILE * BLOCK_OUTPUTS];
     const FullTiles configured;
     const int num_inputs = rows.padded_inputs();

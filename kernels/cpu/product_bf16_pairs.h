@@ -1,5 +1,5 @@
-// Rows of bfloat16 times a block of two panels, in vectors: two inputs of 16 outputs in one instruction (AVX-512 BF16), or the
-// like of it in AVX2.
+// Rows of bfloat16 times a block of two panels, in vectors: two inputs of 16 outputs in one instruction (AVX-512 BF16),
+// or the like of it in AVX2.
 #pragma once
 #include "pairs.h"
 #include "product.h"
@@ -12,7 +12,8 @@ static constexpr int VECTOR_ROWS = 2;  // 8 halves of sums, 4 of weights, 2 of i
 #endif
 
 template <int ROWS>
-static void multiply_pairs(const bf16* const weights[BLOCK_PANELS], const bf16* rows, int num_inputs, Lanes (*out)[BLOCK_PANELS]) {
+static void multiply_pairs(const bf16* const weights[BLOCK_PANELS], const bf16* rows, int num_inputs,
+                           Lanes (*out)[BLOCK_PANELS]) {
     const bf16 *left = weights[0], *right = weights[1];
     Lanes sums[ROWS][BLOCK_PANELS];
     for (int m = 0; m < ROWS; ++m) sums[m][0] = sums[m][1] = broadcast(0.0f);
@@ -34,7 +35,8 @@ static void multiply_few(int num_rows, const bf16* const weights[BLOCK_PANELS], 
     if constexpr (ROWS > 1) multiply_few<ROWS - 1>(num_rows, weights, rows, num_inputs, out);
 }
 
-static void multiply_row_tiles(const bf16* const weights[BLOCK_PANELS], const Bf16Rows& rows, int first, int last, auto&& put) {
+static void multiply_row_tiles(const bf16* const weights[BLOCK_PANELS], const Bf16Rows& rows, int first, int last,
+                               auto&& put) {
     Lanes sums[VECTOR_ROWS][BLOCK_PANELS];
     const int end = std::min(rows.num_rows, last * Bf16Rows::ROW_TILE);
     for (int row = first * Bf16Rows::ROW_TILE; row < end; row += VECTOR_ROWS) {

@@ -11,8 +11,9 @@ static Lanes byte_of(__m512i quads) {
 
 static void store_pairs(bf16* p, Lanes first, Lanes second) {
     const __m512i both = (__m512i)_mm512_cvtne2ps_pbh(second, first);  // 16 firsts, then 16 seconds
-    alignas(64) static constexpr uint16_t interleaved[32] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
-                                                             8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+    alignas(64) static constexpr uint16_t interleaved[32] = {
+        0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,  //
+        8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
     _mm512_storeu_si512(p, _mm512_permutexvar_epi16(_mm512_load_si512(interleaved), both));
 }
 

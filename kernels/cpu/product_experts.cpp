@@ -58,7 +58,10 @@ void choose(const ExpertsArguments& a, int row, float* shares) {
 void sort_by_expert(const ExpertsArguments& a, const Step& step, int32_t* next_place) {
     const int generated = step.num_generated * a.top_k, all = step.num_rows * a.top_k;
     std::vector<ExpertRows> experts(a.num_experts);
-    for (int i = 0; i < all; ++i) ++(i < generated ? experts[a.chosen[i]].num_generated : experts[a.chosen[i]].num_prompt);
+    for (int i = 0; i < all; ++i) {
+        ExpertRows& rows = experts[a.chosen[i]];
+        ++(i < generated ? rows.num_generated : rows.num_prompt);
+    }
     int first = 0, num_groups = 0;
     for (int e = 0; e < a.num_experts; ++e) {
         next_place[e] = first;
@@ -79,7 +82,8 @@ extern "C" void experts(const ExpertsArguments& a, const Step& step, Worker& wor
     const auto down_of = [&](int group) { return Blocks{a.down + a.groups[group].expert, 1}; };
     const auto rows_of = [&](int group, const Blocks& blocks, int num_inputs, const RowBuffers& buffers) {
         const ExpertRows& rows = a.groups[group];
-        return RoleRows(rows.num_generated, rows.num_prompt, num_inputs, blocks, buffers.from(rows.first, group, num_inputs));
+        const RowBuffers room = buffers.from(rows.first, group, num_inputs);
+        return RoleRows(rows.num_generated, rows.num_prompt, num_inputs, blocks, room);
     };
     const auto pack = [&](const RoleRows& rows, const bf16* from, const int32_t* index, int stride) {
         for (int tile = 0; tile < rows.num_tiles(); ++tile) rows.pack_tile(tile, from, stride, index);
@@ -96,7 +100,8 @@ extern "C" void experts(const ExpertsArguments& a, const Step& step, Worker& wor
     worker.barrier();
     const int num_groups = *a.num_groups;
     worker.deal(num_groups, 1, [&](int group, int) {
-        pack(rows_of(group, gate_up_of(group), a.size, a.x_buffers), a.x, a.sorted_rows + a.groups[group].first, a.size);
+        const int32_t* index = a.sorted_rows + a.groups[group].first;
+        pack(rows_of(group, gate_up_of(group), a.size, a.x_buffers), a.x, index, a.size);
     });
     worker.barrier();
     const int gate_up_blocks = 2 * ((a.inner + BLOCK_OUTPUTS - 1) / BLOCK_OUTPUTS);
@@ -114,7 +119,8 @@ extern "C" void experts(const ExpertsArguments& a, const Step& step, Worker& wor
             const bf16* gates = a.gates + (int64_t)(rows.first + m) * 2 * a.inner;
             for (int i = 0; i < a.inner; i += LANES) {
                 const Lanes gate = load(gates + i);
-                store(hidden + (int64_t)m * a.inner + i, (a.gelu ? gelu_tanh(gate) : silu(gate)) * load(gates + a.inner + i));
+                const Lanes activated = a.gelu ? gelu_tanh(gate) : silu(gate);
+                store(hidden + (int64_t)m * a.inner + i, activated * load(gates + a.inner + i));
             }
         }
         pack(rows_of(group, down_of(group), a.inner, a.hidden_buffers), hidden, nullptr, a.inner);
@@ -132,8 +138,10 @@ extern "C" void experts(const ExpertsArguments& a, const Step& step, Worker& wor
         for (int row = first; row < last; ++row)
             for (int i = 0; i < a.size; i += LANES) {
                 Lanes sum = broadcast(0.0f);
-                for (int64_t choice = (int64_t)row * a.top_k; choice < (int64_t)(row + 1) * a.top_k; ++choice)
-                    sum = fmadd(broadcast(a.shares[choice]), load(a.results + (int64_t)a.places[choice] * a.size + i), sum);
+                for (int64_t choice = (int64_t)row * a.top_k; choice < (int64_t)(row + 1) * a.top_k; ++choice) {
+                    const float* result = a.results + (int64_t)a.places[choice] * a.size;
+                    sum = fmadd(broadcast(a.shares[choice]), load(result + i), sum);
+                }
                 store(a.y + (int64_t)row * a.size + i, sum);
             }
     });

@@ -4,8 +4,8 @@
 
 #ifdef __AMX_INT8__
 
-// While one lives, this thread's tiles are: 0 to 3 sums of `rows` rows and 16 outputs; 4 and 5 take a group of the rows'
-// codes, 6 and 7 one of the panel's.
+// While one lives, this thread's tiles are: 0 to 3 sums of `rows` rows and 16 outputs; 4 and 5 take a group of the
+// rows' codes, 6 and 7 one of the panel's.
 class GroupTiles {
   public:
     explicit GroupTiles(int rows) {
@@ -16,7 +16,8 @@ class GroupTiles {
         } config;
         std::fill(config.rows, config.rows + 6, (uint8_t)rows);
         config.rows[6] = config.rows[7] = GROUP / 4;
-        asm volatile("" ::"r"(&config) : "memory");  // GCC 12 takes the stores above for dead: it can't see who reads them
+        // GCC 12 takes the stores above for dead: it can't see who reads them.
+        asm volatile("" ::"r"(&config) : "memory");
         _tile_loadconfig(&config);
     }
     ~GroupTiles() { _tile_release(); }
@@ -50,8 +51,7 @@ struct UnpackedPanel {
 
 // A tile's sums take their way through memory, so they are computed two groups ahead of their use.
 template <int ROWS>
-static void multiply_tile(const UnpackedPanel& panel, const int8_t* codes, const float* scales, const float* sums,
-                          int num_groups, Lanes* out) {
+static void multiply_tile(const UnpackedPanel& panel, QuantisedTile rows, int num_groups, Lanes* out) {
     constexpr int AHEAD = 2;
     alignas(64) int32_t dots[2 * AHEAD][ROWS][PANEL];
     Lanes results[ROWS];
@@ -61,21 +61,21 @@ static void multiply_tile(const UnpackedPanel& panel, const int8_t* codes, const
         const Lanes scale = load_half((const uint16_t*)table), minimum = load_half((const uint16_t*)table + PANEL);
         for (int m = 0; m < ROWS; ++m) {
             const Lanes dot = _mm512_cvtepi32_ps(_mm512_load_si512(dots[m]));
-            results[m] = fmadd(dot * broadcast(scales[m]), scale, results[m]);
-            results[m] = fmadd(minimum, broadcast(sums[m]), results[m]);
+            results[m] = fmadd(dot * broadcast(rows.scales[m]), scale, results[m]);
+            results[m] = fmadd(minimum, broadcast(rows.sums[m]), results[m]);
         }
-        table += panel.scales_stride, scales += ROWS, sums += ROWS;
+        table += panel.scales_stride, rows.scales += ROWS, rows.sums += ROWS;
     };
     const uint8_t* weights = panel.codes;
 // Tiles have no names that a function could take.
 #define MULTIPLY_GROUP(number, rows_tile, weights_tile)            \
     do {                                                           \
         _tile_zero(number);                                        \
-        _tile_loadd(rows_tile, codes, GROUP);                      \
+        _tile_loadd(rows_tile, rows.codes, GROUP);                 \
         _tile_loadd(weights_tile, weights, 64);                    \
         _tile_dpbsud(number, rows_tile, weights_tile);             \
         _tile_stored(number, dots[number], PANEL * sizeof(int32_t)); \
-        codes += ROWS * GROUP, weights += panel.codes_stride;      \
+        rows.codes += ROWS * GROUP, weights += panel.codes_stride; \
     } while (0)
     asm volatile("" ::: "memory");  // _tile_loadd does not say that it reads memory
     int g = 0;

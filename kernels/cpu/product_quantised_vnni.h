@@ -9,8 +9,7 @@ static constexpr int PREFETCH = 4096;
 
 // Results of ROWS rows of one tile for a panel.
 template <int BITS, int ROWS>
-static void multiply_panel(const uint8_t* group, const int8_t* codes, const float* scales, const float* sums, int num_groups,
-                           Lanes* out) {
+static void multiply_panel(const uint8_t* group, QuantisedTile rows, int num_groups, Lanes* out) {
     constexpr int LINES = BITS;  // of 64 bytes, a group
     const __m512i low_half = _mm512_set1_epi8(15);
     Lanes results[ROWS];
@@ -21,7 +20,7 @@ static void multiply_panel(const uint8_t* group, const int8_t* codes, const floa
         const auto add = [&](__m512i weights, int quad) {
             for (int m = 0; m < ROWS; ++m) {
                 int32_t inputs;
-                memcpy(&inputs, codes + m * GROUP + 4 * quad, sizeof inputs);
+                memcpy(&inputs, rows.codes + m * GROUP + 4 * quad, sizeof inputs);
                 dots[m] = _mm512_dpbusd_epi32(dots[m], weights, _mm512_set1_epi32(inputs));
             }
         };
@@ -39,10 +38,10 @@ static void multiply_panel(const uint8_t* group, const int8_t* codes, const floa
         const Lanes scale = load_half((const uint16_t*)group), minimum = load_half((const uint16_t*)group + PANEL);
         group += 64;
         for (int m = 0; m < ROWS; ++m) {
-            results[m] = fmadd(_mm512_cvtepi32_ps(dots[m]) * broadcast(scales[m]), scale, results[m]);
-            results[m] = fmadd(minimum, broadcast(sums[m]), results[m]);
+            results[m] = fmadd(_mm512_cvtepi32_ps(dots[m]) * broadcast(rows.scales[m]), scale, results[m]);
+            results[m] = fmadd(minimum, broadcast(rows.sums[m]), results[m]);
         }
-        codes += ROWS * GROUP, scales += ROWS, sums += ROWS;
+        rows.codes += ROWS * GROUP, rows.scales += ROWS, rows.sums += ROWS;
     }
     std::copy(results, results + ROWS, out);
 }
