@@ -1,6 +1,7 @@
-// Grouped-query attention over the paged cache. A generated token's query heads of one KV head are a tile of their own; of a
-// prompt, up to 16 tokens of one query head are. What a query gets depends on its own position and role alone: keys are
-// walked in ranges with fixed borders, and those a query doesn't see don't change a bit.
+// Grouped-query attention over the paged cache (Kwon et al. 2023, arXiv:2309.06180). A generated token's query heads of
+// one KV head are a tile of their own; of a prompt, up to 16 tokens of one query head are. What a query gets depends on
+// its own position and role alone: keys are walked in ranges with fixed borders, and those that a query doesn't see
+// don't change a bit.
 #include "attention_tile.h"
 #include "attention_softmax.h"
 
@@ -10,8 +11,8 @@ constexpr int MAX_PARTS = 8, MIN_PART_RANGES = 2;
 constexpr int MAX_SHARED_ROWS = 8;
 constexpr int MAX_GROUP = 16;  // query heads of a KV head
 
-// A generated token's keys are walked in parts, each with a softmax of its own; these are merged in order. While there are few such
-// tokens, workers share the parts of one. How a token's keys are cut depends on its position only.
+// A generated token's keys are walked in parts, each with a softmax of its own; these are merged in order. While there
+// are few such tokens, workers share the parts of one. How a token's keys are cut depends on its position only.
 struct Parts {
     int first_key, num_keys, keys_each, count;
 
@@ -31,8 +32,9 @@ class Attention {
     Attention(const AttentionArguments& a, const Step& step, Worker& worker)
         : a_(a), step_(step), dim_(a.cache->head_dim), group_(a.num_heads / a.cache->num_kv_heads) {
         const size_t softmaxes = std::max(2, group_) * Softmax::size(TILE, dim_), padded = (size_t)group_ * TILE * dim_;
-        const size_t floats = TILE * RANGE + softmaxes, halves = TILE * RANGE + padded + KeyReader::memory_size(*a.cache);
-        scores_ = (float*)worker.scratch(floats * sizeof(float) + halves * sizeof(bf16));
+        const size_t num_floats = TILE * RANGE + softmaxes;
+        const size_t num_bf16 = TILE * RANGE + padded + KeyReader::memory_size(*a.cache);
+        scores_ = (float*)worker.scratch(num_floats * sizeof(float) + num_bf16 * sizeof(bf16));
         softmaxes_ = scores_ + TILE * RANGE;
         weights_ = (bf16*)(softmaxes_ + softmaxes);
         padded_ = weights_ + TILE * RANGE;
@@ -77,10 +79,13 @@ class Attention {
         return {a_.partials + index * Softmax::size(group_, dim_), group_, dim_};
     }
     int qkv_size() const { return (a_.num_heads + 2 * a_.cache->num_kv_heads) * dim_; }
-    const bf16* query(int row, int kv_head) const { return a_.qkv + (int64_t)row * qkv_size() + kv_head * group_ * dim_; }
+    const bf16* query(int row, int kv_head) const {
+        return a_.qkv + (int64_t)row * qkv_size() + kv_head * group_ * dim_;
+    }
     bf16* out(int row, int kv_head) const { return a_.out + ((int64_t)row * a_.num_heads + kv_head * group_) * dim_; }
     KeyReader reader(int row, int kv_head, int num_keys) const {
-        return {*a_.cache, step_.tables + (int64_t)step_.sequences[row] * step_.table_width, kv_head, num_keys, decoded_};
+        const int32_t* table = step_.tables + (int64_t)step_.sequences[row] * step_.table_width;
+        return {*a_.cache, table, kv_head, num_keys, decoded_};
     }
 
     void part(int row, int kv_head, const Parts& parts, int i, Softmax softmax) {

@@ -4,8 +4,8 @@
 
 #ifdef __AMX_BF16__
 
-// While one lives, this thread's tiles 0 to 3 sum for 16 queries and 16 outputs; 4 takes 32 inputs of the queries and 5 of the
-// outputs, 6 and 7 take 16.
+// While one lives, this thread's tiles 0 to 3 sum for 16 queries and 16 outputs; 4 takes 32 inputs of the queries and 5
+// of the outputs, 6 and 7 take 16.
 class AttentionTiles {
   public:
     AttentionTiles() {
@@ -56,8 +56,8 @@ static inline void store_tiles(int n, float* out, int stride) {
 }
 
 // As `score`, for TILE queries.
-static inline void score_with_tiles(const bf16* queries, int64_t stride, const bf16* const* keys, int num_blocks, int head_dim,
-                              float* scores) {
+static inline void score_with_tiles(const bf16* queries, int64_t stride, const bf16* const* keys, int num_blocks,
+                                    int head_dim, float* scores) {
     for (int b = 0; b < num_blocks; b += 4) {
         const int n = std::min(4, num_blocks - b);
         zero_tiles();
@@ -76,7 +76,8 @@ static inline void score_with_tiles(const bf16* queries, int64_t stride, const b
 }
 
 // As `add_values`, for TILE queries.
-static inline void add_values_with_tiles(const bf16* weights, const bf16* const* values, int num_blocks, int head_dim, float* out) {
+static inline void add_values_with_tiles(const bf16* weights, const bf16* const* values, int num_blocks, int head_dim,
+                                         float* out) {
     const int stride = head_dim * sizeof(float);  // a pair of values' row has as many bytes
     for (int column = 0; column < head_dim; column += 64) {
         const int n = std::min(4, (head_dim - column) / 16);

@@ -1,5 +1,5 @@
-// A softmax that is updated range by range of keys (Milakov and Gimelshein 2018, arXiv:1805.02867), for a tile of queries.
-// Keys that a query doesn't see change none of its bits.
+// A softmax that is updated range by range of keys (Milakov and Gimelshein 2018, arXiv:1805.02867), for a tile of
+// queries. Keys that a query doesn't see change none of its bits.
 #pragma once
 #include "key_range.h"
 #include "pairs.h"
@@ -18,7 +18,11 @@ struct Softmax {
 
     static size_t size(int count, int head_dim) { return (size_t)count * (head_dim + 2); }  // floats
     Softmax(float* memory, int count, int head_dim)
-        : values(memory), maximum(memory + (size_t)count * head_dim), sum(maximum + count), count(count), head_dim(head_dim) {}
+        : values(memory),
+          maximum(memory + (size_t)count * head_dim),
+          sum(maximum + count),
+          count(count),
+          head_dim(head_dim) {}
     void clear() {
         std::fill(values, maximum, 0.0f);
         std::fill(maximum, sum, -INFINITY);
@@ -31,7 +35,7 @@ static inline void scale_row(float* row, int size, float factor) {
     for (int i = 0; i < size; i += LANES) store(row + i, load(row + i) * factors);
 }
 
-// One query's scores over `range` become weights, relative to the largest score so far, to which its softmax is brought.
+// One query's scores over `range` become weights, relative to the largest score so far; its softmax follows.
 // WHOLE: the query sees all keys of a range of RANGE_BLOCKS. The same arithmetic with less to do.
 template <bool WHOLE>
 static inline void weigh(const AttentionRule& rule, const KeyBlocks& range, int position, int head_dim, float* scores,

@@ -26,7 +26,8 @@ struct AttentionTiles {
 static inline void score_tile(const Queries& queries, const KeyRange<bf16>& range, int head_dim, float* scores) {
     score(queries.rows, queries.stride, queries.count, range.keys, range.num_blocks, head_dim, scores);
 }
-static inline void add_values_tile(const bf16* weights, int count, const KeyRange<bf16>& range, int head_dim, float* out) {
+static inline void add_values_tile(const bf16* weights, int count, const KeyRange<bf16>& range, int head_dim,
+                                   float* out) {
     add_values(weights, count, range.values, range.num_blocks, head_dim, out);
 }
 

@@ -1,9 +1,9 @@
-// Where the keys and values of a token lie. A page is what one block of the cache holds for one KV head: 16 tokens' keys, then
-// their values, in pairs as vdpbf16ps and AMX want them:
+// Where the keys and values of a token lie. A page is what one block of the cache holds for one KV head: 16 tokens'
+// keys, then their values, in pairs as vdpbf16ps and AMX want them:
 //
 //     keys [head_dim / 2][16 tokens][2], values [16 / 2 tokens][head_dim][2]
 //
-// Elements are bfloat16, or bytes with a scale for each token: scales [block][kv head][keys, values][16 tokens] float32.
+// Elements are bfloat16, or bytes with a scale for each token: float32 [block][kv head][keys, values][16 tokens].
 #pragma once
 #include "pairs.h"
 

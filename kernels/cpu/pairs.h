@@ -1,4 +1,4 @@
-// Pairs of neighbouring bfloat16 in sixteen lanes, and their products summed in float32: vdpbf16ps, or the like of it in AVX2.
+// Pairs of neighbouring bfloat16 in sixteen lanes, and their products summed in float32: vdpbf16ps or its like in AVX2.
 #pragma once
 #include "simd.h"
 
