@@ -40,7 +40,9 @@ class KeyReader {
             range.keys[b] = elements<Element>(b, page);
             range.values[b] = range.keys[b] + cache_.key_size();
             range.scales[b] = cache_.scales ? cache_.scales + page * 2 * BLOCK : nullptr;
-            if (key + BLOCK > num_keys_) range.values[b] = without_unwritten(range.values[b], num_keys_ - key);
+            if constexpr (std::is_same_v<Element, bf16>)
+                if (!cache_.scales && key + BLOCK > num_keys_)
+                    range.values[b] = written_only(range.values[b], num_keys_ - key);
         }
         return range;
     }
@@ -62,15 +64,12 @@ class KeyReader {
         return out;
     }
 
-    // A copy with zeros where nothing was written: weights are 0 there, but 0 times NaN is NaN.
-    template <class Element>
-    const Element* without_unwritten(const Element* values, int num_written) {
-        // The last block's own place, behind what was decoded: nothing else is put there.
-        Element* copy = (Element*)(memory_ + memory_size(cache_) - cache_.key_size());
-        if (copy != values) std::copy_n(values, cache_.key_size(), copy);
+    // A copy with zeros where nothing was written: weights are 0 there, but 0 times NaN is NaN. (Codes are never NaN.)
+    const bf16* written_only(const bf16* values, int num_written) {
+        std::copy_n(values, cache_.key_size(), memory_);
         for (int j = num_written; j < BLOCK; ++j)
-            for (int d = 0; d < cache_.head_dim; ++d) copy[(j / 2 * cache_.head_dim + d) * 2 + j % 2] = 0;
-        return copy;
+            for (int d = 0; d < cache_.head_dim; ++d) memory_[(j / 2 * cache_.head_dim + d) * 2 + j % 2] = 0;
+        return memory_;
     }
 
     const Cache& cache_;
