@@ -85,8 +85,6 @@ class BestOf:
         answers = [_joined(self._parts[index]) for index in sorted(self._parts)]
         answers.sort(key=_mean_logprob, reverse=True)
         given = [self._shown(answer, index) for index, answer in enumerate(answers[: self.num_given])]
-        # The prompt's came with the choice that computed it, which need not be among the best.
-        given[0] = msgspec.structs.replace(given[0], prompt_logprobs=self._parts[0][0].prompt_logprobs)
         num_discarded = sum(answer.num_generated_tokens for answer in answers[self.num_given :])
         given[-1] = msgspec.structs.replace(given[-1], num_discarded_tokens=num_discarded)
         return given
@@ -105,5 +103,5 @@ def _joined(deltas: list[Delta]) -> Delta:
         text="".join(delta.text for delta in deltas),
         token_ids=tuple(token_id for delta in deltas for token_id in delta.token_ids),
         logprobs=tuple(each for delta in deltas for each in delta.logprobs),
-        prompt_logprobs=(),
+        prompt_logprobs=deltas[0].prompt_logprobs,  # every choice has them
     )

@@ -144,6 +144,8 @@ class Scheduler:
         else:
             priorities.update(self.waiting.priorities)
         for priority in sorted(priorities):
+            if budget == 0:
+                break
             members = [each for each in under_way if each.params.priority == priority]
             budget = self._fill(plan, chunks, members, priority, budget)
         for request, num_tokens in chunks.items():
