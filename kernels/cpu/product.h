@@ -64,7 +64,7 @@ struct Output {
     }
 };
 
-// One tile of rows quantised to int8 in groups, x = scale * code: codes [group][rows][GROUP], scales, sums [group][rows]
+// A tile of rows quantised to int8 in groups, x = scale * code: codes [group][rows][GROUP], scales, sums [group][rows].
 struct QuantisedTile {
     const int8_t* codes;
     const float* scales;
