@@ -158,7 +158,7 @@ def _linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) ->
     rows = len(x)
     padded = functional.pad(x, (0, 0, 0, -rows % ROWS))
     # MKL sums in another order for 8 rows than for 16, or 64: on a CPU all products have ROWS rows.
-    tiles = padded.split(ROWS) if x.device.type == "cpu" else [padded]
+    tiles = torch.split(padded, ROWS) if x.device.type == "cpu" else [padded]
     slices = torch.split(weight, _MAX_OUTPUTS)
     y = torch.cat([torch.cat([functional.linear(tile, part) for part in slices], dim=1) for tile in tiles])[:rows]
     return y if bias is None else y + bias
