@@ -74,7 +74,7 @@ class Worker {
     void begin(Deal* deals) { next_deal_ = awaited_ = deals; }
 
   private:
-    static constexpr int SPINS = 400;  // of 20 to 50 ns: longer than most pieces; then others may have the core
+    static constexpr int SPINS = 2000;  // of 20 to 50 ns: longer than a piece, and what is longer still must wait for its core
     Deal* next_deal_ = nullptr;
     Deal* awaited_ = nullptr;
 };
