@@ -23,7 +23,7 @@ from engine.types import EngineInfo, EngineOptions, LoadProgress, TokenLogprobs
 from kernels.batch import BLOCK_SIZE, SequenceRows, TokenBatch
 from kernels.cpu.build import KernelUnavailableError
 from kernels.dispatch import choose_operations
-from kernels.operations import HeadShape, ModelShape, Operations
+from kernels.operations import HeadShape, KVCache, ModelShape, Operations
 
 
 class Runner:
@@ -51,6 +51,7 @@ class Runner:
         self._memory = BlockMemory(cache, self.num_host_blocks)
         self._forward = self._operations.compile(self._model.forward, max_rows=options.max_batch_tokens)
         self._logits = self._operations.compile(self._model.logits, max_rows=max(options.max_batch_size, SLICE))
+        self._decode = self._operations.compile(self._forward_to_logits, max_rows=options.max_batch_size)
         self._sampler = Sampler(self._operations.sampling)
         self._masks = MaskWorker(config.vocab_size)
         self._pooler = Pooler()
@@ -75,7 +76,11 @@ class Runner:
             return StepResult()
         sampling = [planned.request for planned in plan.sequences if planned.samples]
         masks = self._masks.begin({i: request.matcher for i, request in enumerate(sampling) if request.matcher})
-        hidden, batch = self._run_model(plan)
+        token_ids, batch = self._batch(plan)
+        if len(sampling) == batch.num_generated == batch.num_rows:  # every sequence has one token and wants the next
+            logits = self._decode(token_ids, batch, self._memory.cache)
+            return StepResult(self._sampler.choose(logits, sampling, masks.collect()))
+        hidden = self._forward(token_ids, batch, self._memory.cache)
         return StepResult(
             self._samples(plan, hidden, batch, masks),
             self._prompt_logprobs(plan, hidden, batch),
@@ -85,7 +90,8 @@ class Runner:
     @torch.inference_mode()
     def logits(self, plan: StepPlan) -> torch.Tensor:
         """Of each sequence that samples, in plan order: [R, vocab] float32."""
-        logits, places = self._last_logits(plan, *self._run_model(plan))
+        token_ids, batch = self._batch(plan)
+        logits, places = self._last_logits(plan, self._forward(token_ids, batch, self._memory.cache), batch)
         return logits[torch.from_numpy(np.argsort(places)).to(logits.device)]
 
     def _last_logits(
@@ -137,7 +143,12 @@ class Runner:
                     found[request] = embedding
         return found
 
-    def _run_model(self, plan: StepPlan) -> tuple[torch.Tensor, TokenBatch]:
+    def _forward_to_logits(self, token_ids: torch.Tensor, batch: TokenBatch, cache: KVCache) -> torch.Tensor:
+        """Of every row, in one program: nothing stands between the model's last norm and its head."""
+        return self._model.logits(self._model.forward(token_ids, batch, cache), batch.num_generated)
+
+    def _batch(self, plan: StepPlan) -> tuple[torch.Tensor, TokenBatch]:
+        """The planned tokens in the order of the batch's rows."""
         self._use_threads()
         device = self._operations.device
         batch = TokenBatch(
@@ -148,8 +159,7 @@ class Runner:
         assert batch.largest_block < self.num_blocks
         assert batch.largest_position < self._num_positions
         planned = [t for s in plan.sequences for t in s.request.token_ids[s.start : s.start + s.num_tokens]]
-        token_ids = torch.tensor(planned)[torch.from_numpy(batch.order)].to(device)
-        return self._forward(token_ids, batch, self._memory.cache), batch
+        return torch.tensor(planned)[torch.from_numpy(batch.order)].to(device), batch
 
     def _use_threads(self) -> None:
         """OpenMP's thread count belongs to the calling thread, and the stepping thread is not the one that loaded."""
