@@ -22,6 +22,7 @@ from engine.sampling.sampler import Sampler
 from engine.types import EngineInfo, EngineOptions, LoadProgress, TokenLogprobs
 from kernels.batch import BLOCK_SIZE, SequenceRows, TokenBatch
 from kernels.cpu.build import KernelUnavailableError
+from kernels.cpu.program import Program
 from kernels.dispatch import choose_operations
 from kernels.operations import HeadShape, KVCache, ModelShape, Operations
 
@@ -93,6 +94,17 @@ class Runner:
         token_ids, batch = self._batch(plan)
         logits, places = self._last_logits(plan, self._forward(token_ids, batch, self._memory.cache), batch)
         return logits[torch.from_numpy(np.argsort(places)).to(logits.device)]
+
+    @torch.inference_mode()
+    def seconds_of_kernels(self, plan: StepPlan) -> dict[str, float]:
+        """Where a step's time goes, without logits: each kernel's name and how long all its calls took, one by one.
+
+        {} where a forward is no program of kernels (plain torch).
+        """
+        if not isinstance(self._forward, Program):
+            return {}
+        token_ids, batch = self._batch(plan)
+        return self._forward.seconds_of_kernels(token_ids, batch, self._memory.cache)
 
     def _last_logits(
         self, plan: StepPlan, hidden: torch.Tensor, batch: TokenBatch

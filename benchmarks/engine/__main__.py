@@ -28,11 +28,12 @@ from benchmarks.engine.export import export_llama
 from benchmarks.engine.inside import Inside
 from benchmarks.engine.load import prefill, random_prompt, stream, together, worst_gap
 from benchmarks.engine.machine import read_bandwidth
+from benchmarks.engine.profile import profile
 from benchmarks.gateway.processes import memory_mib, running
 
 STREAMS = (1, 8, 32)
+CONTEXT = 192  # tokens before a decode step that is measured alone
 PREFILL, LONG_PROMPT = 512, 8000
-CHUNK = 512  # Tollhouse's max_batch_tokens: steps of the long prompt
 
 
 def main() -> None:
@@ -54,6 +55,7 @@ def main() -> None:
             console.print(compare(stack, Path(folder), options))
     if not options.no_steps:
         console.print(steps(options.model, options.threads))
+        console.print(profile(options.model, options.threads, STREAMS, CONTEXT, PREFILL))
 
 
 def compare(stack: contextlib.ExitStack, folder: Path, options: argparse.Namespace) -> Table:
@@ -132,7 +134,7 @@ def steps(model: Path, threads: int) -> Table:
     for column in ("streams", "step, ms", "tokens/s", "weights read, GB/s", "of what memory allows"):
         table.add_column(column, justify="right")
     for num_streams in STREAMS:
-        found = inside.decode(num_streams, context=192)
+        found = inside.decode(num_streams, CONTEXT)
         rate = size / found.step_s
         table.add_row(
             *(str(num_streams), f"{found.step_s * 1e3:.2f}", f"{found.tokens_per_s:.0f}"),

@@ -49,10 +49,10 @@ def llama_cpp(server: str, model: Path, threads: int) -> Contestant:
     """Flash attention off is its fastest setting for this model on a CPU."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
-    context = MAX_STREAMS * 512 + CONTEXT
+    context = MAX_STREAMS * CONTEXT  # a slot of its own for each stream: sharing one is much slower
     command = [
         *(server, "-m", str(model), "--port", str(port), "-t", str(threads), "-tb", str(threads), "-c", str(context)),
-        *("-np", str(MAX_STREAMS), "-fa", "off", "--no-webui", "-kvu", "--cache-ram", "0"),
+        *("-np", str(MAX_STREAMS), "-fa", "off", "--no-webui", "-no-kvu", "--cache-ram", "0"),
     ]
     target = Target(url, "bench", extra={"cache_prompt": False})
     return Contestant("llama.cpp", command, f"{url}/health", target)
