@@ -136,6 +136,10 @@ class Operations(Protocol):
         """[N_i, K] each, stacked -> packed for `linear`; bias [sum of N_i]."""
         ...
 
+    def pack_head(self, matrix: Matrix) -> PackedWeight:
+        """[vocab, C] -> packed for `logits`, which few rows of prompts ever meet."""
+        ...
+
     def pack_embedding(self, matrix: Matrix) -> PackedWeight:
         """[vocab, C] -> packed for `embed`. (`logits` of a tied model packs the same matrix once more.)"""
         ...

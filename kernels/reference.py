@@ -51,6 +51,9 @@ class ReferenceOperations:
         weight = torch.cat([dense(part).to(self.device, self.dtype) for part in parts]).contiguous()
         return PackedWeight((weight, None if bias is None else bias.to(self.device, self.dtype)), *weight.shape)
 
+    def pack_head(self, matrix: Matrix) -> PackedWeight:
+        return self.pack([matrix])
+
     def pack_embedding(self, matrix: Matrix) -> PackedWeight:
         return PackedWeight(dense(matrix).to(self.device, self.dtype), *matrix.shape)
 

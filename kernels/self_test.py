@@ -58,7 +58,7 @@ def _results(heads: HeadShape) -> dict[str, Result]:
         return lambda o: o.linear(x.to(o.dtype), o.pack([matrix], bias), batch)
 
     def logits(matrix: Matrix, softcap: float | None = None) -> Result:
-        return lambda o: o.logits(x.to(o.dtype), o.pack([matrix]), batch.num_generated, softcap)
+        return lambda o: o.logits(x.to(o.dtype), o.pack_head(matrix), batch.num_generated, softcap)
 
     def embedding(matrix: Matrix) -> Result:
         return lambda o: o.embed(token_ids, o.pack_embedding(matrix), 0.5)

@@ -43,7 +43,8 @@ class GGUFWeights:
         return isinstance(name, str) and gguf_name(self._config.architecture, name)[0] in self._file.tensors
 
     def get(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
-        weight, order = dequantise(self._stored(name, shape)), self._row_order(name, shape)
+        # A copy: a view, however small, would keep the whole file mapped.
+        weight, order = dequantise(self._stored(name, shape)).clone(), self._row_order(name, shape)
         if holds_sum_with_one(self._config.architecture, name):
             weight = weight.float() - 1
         return weight if order is None else weight[order]

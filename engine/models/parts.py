@@ -56,7 +56,7 @@ class Parts:
             operations=self._operations,
             heads=self._heads,
             embedding=self._operations.pack_embedding(embedding),
-            head=self._operations.pack([head]),
+            head=self._operations.pack_head(head),
             layers=list(layers),
             norm=self.norm("model.norm", norm_plus),
             num_parameters=self._num_parameters,  # after the layers, which count theirs
