@@ -27,7 +27,8 @@ class WeightMemory:
 
 
 def _piece(size: int) -> torch.Tensor:
-    mapped = mmap.mmap(-1, size)
+    # Private, which Python's default is not: shared memory gets no huge pages for the asking.
+    mapped = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         mapped.madvise(mmap.MADV_HUGEPAGE)
     return torch.frombuffer(mapped, dtype=torch.uint8)
