@@ -18,10 +18,12 @@ MAX_MULTIPLE = 10_000  # of "multipleOf": the automaton has a state for each rem
 MAX_CHOICES = 10_000
 MAX_DEPTH = 100  # of a schema
 
-_COUNT = re.compile(r"\{\s*(?P<least>\d+)\s*(?:,\s*(?P<most>\d*)\s*)?\}")
+# Possessive, and with an end that may be missing: what begins such a match without ending it is read once, not once
+# for each place to begin at.
+_COUNT = re.compile(r"\{\s*+(?P<least>\d++)\s*+(?:,\s*+(?P<most>\d*+)\s*+)?\}")
 _LARK_COUNT = re.compile(r"~\s*(?P<least>\d+)(?:\s*\.\.\s*(?P<most>\d+))?")
 _VERBOSE = re.compile(r"\(\?[a-zA-Z]*x")  # its comments and blanks would hide what stands before a count
-_LARK_STRINGS = re.compile(r'"(?:[^"\\\n]|\\.)*"|/(?:[^/\\\n]|\\.)+/|//[^\n]*')
+_LARK_LITERAL = re.compile(r'"(?:[^"\\\n]|\\.)*+(")?|/(?:[^/\\\n]|\\.)++(/)?|//[^\n]*()')  # a group: its end
 
 
 def check_size(source: str) -> None:
@@ -40,7 +42,7 @@ def check_lark(source: str) -> None:
     """Like `check_regex`; a count after a terminal's name multiplies, too."""
     if _VERBOSE.search(source):
         raise InvalidRequest("a regular expression can't use the verbose mode (?x)", "grammar")
-    if re.search(r"[&~](?!\s*\d)", _LARK_STRINGS.sub("", source)):
+    if re.search(r"[&~](?!\s*\d)", _LARK_LITERAL.sub(lambda found: "" if found.lastindex else found[0], source)):
         raise InvalidRequest("a grammar can't use & and ~ of terminals: nothing bounds what they cost", "grammar")
     for schema in re.finditer(r"%json\s*", source):
         try:

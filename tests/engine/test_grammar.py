@@ -193,6 +193,11 @@ def nested(depth: int) -> str:
         ("lark", "start: %json {", "no JSON"),
         ("lark", "start: A\nA: /.*a.{20}/ & ~/.*c.{18}/", "& and ~"),
         ("lark", "start: " + "(" * 50_000 + '"a"' + ")" * 50_000, "nested"),
+        # Of these, each character could begin what the cost's estimate looks for, and none ends it.
+        ("regex", "a{1," + " " * 100_000, "can't be used"),
+        ("lark", 'start: "' + '\\"' * 50_000, "can't be used"),
+        ("lark", "start: /" + "\\/" * 50_000, "can't be used"),
+        ("lark", 'start: A\nA: "a & /b/', "& and ~"),
     ],
 )
 def test_a_bad_grammar_is_refused(kind: str, source: str, why: str) -> None:
