@@ -19,10 +19,17 @@ class JsonObject:
         self._in_string = False
         self._escaped = False
 
-    def end(self, text: str) -> int | None:
-        """The place behind the object's last brace in this piece of it; None when there is more to come."""
+    def read(self, text: str) -> tuple[str, int | None]:
+        """The next piece of the object, and the place behind its last brace; None when there is more to come.
+
+        Small models write line ends into strings as they are: these come back escaped, as JSON wants them.
+        """
+        written = []
         for place, character in enumerate(text):
+            written.append(character)
             if self._in_string:
+                if character < " ":
+                    written[-1] = json.dumps(character)[1:-1]
                 if self._escaped:
                     self._escaped = False
                 elif character == "\\":
@@ -36,8 +43,8 @@ class JsonObject:
             elif character in "}]":
                 self._depth -= 1
                 if self._depth == 0:
-                    return place + 1
-        return None
+                    return "".join(written), place + 1
+        return "".join(written), None
 
 
 class CallReader:
@@ -56,7 +63,7 @@ class CallReader:
 
     def read(self, text: str) -> tuple[str, str]:
         """The next piece of the object: what it has of the arguments, and what stands behind the object."""
-        end = self._whole.end(text)
+        _, end = self._whole.read(text)
         piece, rest = (text, "") if end is None else (text[:end], text[end:])
         self.raw += piece
         fragment = self._fragment(piece)
@@ -76,11 +83,10 @@ class CallReader:
             piece = self.raw[begin.end() :]
         if self._arguments is None:
             return ""
-        end = self._arguments.end(piece)
-        if end is None:
-            return piece
-        self._arguments = None
-        return piece[:end]
+        fragment, end = self._arguments.read(piece)
+        if end is not None:
+            self._arguments = None
+        return fragment
 
     def _finish(self) -> str:
         """The arguments of a call that was written in another order, now that all of it is there."""
@@ -88,10 +94,10 @@ class CallReader:
             self.state = "done"
             return ""
         name, arguments = _call(self.raw)
-        if name not in self._names or not isinstance(arguments, dict):
+        if not isinstance(name, str) or name not in self._names or not isinstance(arguments, dict):
             self.state = "none"
             return ""
-        self.state, self.name = "done", str(name)
+        self.state, self.name = "done", name
         return json.dumps(arguments, ensure_ascii=False)
 
 
@@ -107,7 +113,7 @@ def _may_be_a_call(raw: str) -> bool:
 def _call(raw: str) -> tuple[Any, Any]:
     """Name and arguments, wherever in the object they are."""
     try:
-        call = json.loads(raw, strict=False)  # small models write line ends into strings
+        call = json.loads(raw, strict=False)  # see JsonObject.read
     except (ValueError, RecursionError):
         return None, None
     if isinstance(inner := call.get("function"), dict):

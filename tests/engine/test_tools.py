@@ -86,6 +86,8 @@ def test_a_template_says_what_its_model_speaks() -> None:
         ("hermes", '<tool_call>{"name": "clock", "arguments": "{}"}</tool_call>', "", [NOW]),
         ("hermes", '<tool_call>{"type": "function", "function": {"name": "clock", "parameters": {}}}', "", [NOW]),
         ("hermes", '<tool_call>{ "name" : "clock" ,\n"arguments" : { } , "x": [1]}\n</tool_call>', "", [NOW]),
+        ("hermes", '<tool_call>{"name": "clock", "arguments": {"a":\n"b\n\\"\tc"}}', "", [("clock", {"a": 'b\n"\tc'})]),
+        ("hermes", '<tool_call>{"arguments": {"a": "b\nc"}, "name": "clock"}', "", [("clock", {"a": "b\nc"})]),
         ("mistral", f"[TOOL_CALLS] [{CALL}]", "", [ROME]),
         ("mistral", f"[{CALL}, {CALL}]", "", [ROME, ROME]),
         ("llama3", CALL.replace("arguments", "parameters"), "", [ROME]),
@@ -115,6 +117,8 @@ def test_calls_are_found(name: str, text: str, said: str, calls: list[Any]) -> N
         ("hermes", '<tool_call>{"name": "unknown", "arguments": {}}</tool_call>'),
         ("hermes", '<tool_call>{"name": "clock"}</tool_call>'),
         ("hermes", '<tool_call>{"name": "clock", "arguments": 5}</tool_call>'),
+        ("hermes", '<tool_call>{"name": ["clock"], "arguments": {}}</tool_call>'),
+        ("hermes", '<tool_call>{"arguments": {}, "name": {"name": "clock"}}</tool_call>'),
         ("hermes", '<tool_call>{"name": "clock", "arg'),
         ("hermes", CALL),  # nothing announces it
         ("hermes", "\n<tool_call></tool_call>"),
