@@ -50,16 +50,12 @@ def _told(obstacles: dict[str, list[str]]) -> str:
 
 
 def _tested(name: str, shape: ModelShape, bf16_copy: bool) -> Operations:
-    operations = _cpu(name, bf16_copy)
+    # Each model has its own: what one records or packs, another's thread must not meet.
+    operations = CpuOperations(LEVELS[name], bf16_copy=bf16_copy)
     if not operations.supports(shape):
         raise KernelUnavailableError(f"the kernels do not cover this model's shapes ({shape})")
     run_self_test(operations, shape.heads)
     return operations
-
-
-@functools.cache
-def _cpu(name: str, bf16_copy: bool) -> Operations:
-    return CpuOperations(LEVELS[name], bf16_copy=bf16_copy)
 
 
 @functools.cache

@@ -17,17 +17,14 @@ from kernels.self_test import SelfTestError, run_self_test
 
 CPU, SHAPE = torch.device("cpu"), ModelShape(HeadShape(9, 3, 64), 576, 1536, 30)
 FLAGS = frozenset(LEVELS["amx"].flags)
-CACHES = (dispatch._cpu, dispatch._say_once)
 
 
 @pytest.fixture(autouse=True)
 def fresh_choice(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv("TOLLHOUSE_KERNELS", raising=False)
-    for cache in CACHES:
-        cache.cache_clear()
+    dispatch._say_once.cache_clear()
     yield
-    for cache in CACHES:
-        cache.cache_clear()
+    dispatch._say_once.cache_clear()
 
 
 def choose(shape: ModelShape = SHAPE) -> str:
@@ -69,7 +66,7 @@ def test_the_best_that_the_processor_has(monkeypatch: pytest.MonkeyPatch, caplog
 def test_a_failed_self_test_gives_way_to_the_next(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(dispatch, "_cpu", lambda name, bf16_copy: Named(name))
+    monkeypatch.setattr(dispatch, "CpuOperations", lambda level, bf16_copy: Named(level.name))
 
     def test(operations: Named, heads: HeadShape) -> None:
         if operations.name != "avx2":
@@ -149,6 +146,19 @@ def test_each_instruction_set_that_is_here_can_be_asked_for(monkeypatch: pytest.
         pytest.skip(str(error))
     monkeypatch.setenv("TOLLHOUSE_KERNELS", name)
     assert choose() == name
+
+
+def test_what_one_model_records_another_does_not_meet() -> None:
+    """Two engines of one process: the second samples in its own thread while the first runs for the first time."""
+    recording, sampling = (dispatch.choose_operations(CPU, SHAPE) for _ in range(2))
+    logits, sampled = torch.eye(2, 300), []
+
+    def forward(x: torch.Tensor, rows: int) -> torch.Tensor:
+        sampled.append(sampling.sampling.argmax(logits.flip(1)))
+        return recording.rms_norm(x, torch.ones(64), 1e-5)
+
+    recording.compile(forward, max_rows=4)(torch.ones(2, 64, dtype=recording.dtype), 0)
+    assert sampled == [[299, 298]]
 
 
 def test_shapes_the_kernels_do_not_know_run_in_torch() -> None:
