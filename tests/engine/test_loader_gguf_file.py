@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from model_files import HIDDEN, random_weights, write_gguf
+from model_files import random_weights, write_gguf
 
 from engine.errors import ModelLoadError
 from engine.loader.checkpoint import load_checkpoint
@@ -15,14 +15,16 @@ from engine.loader.gguf_file import GGUFFile
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    return write_gguf(tmp_path_factory.mktemp("gguf") / "model.gguf", random_weights()).read_bytes()
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_gguf(tmp_path_factory.mktemp("gguf") / "model.gguf", random_weights())
 
 
 def read_all(path: Path) -> None:
     checkpoint = load_checkpoint(str(path))
-    checkpoint.weights.matrix("model.layers.0.self_attn.q_proj.weight", (HIDDEN, HIDDEN))
-    checkpoint.weights.get("model.norm.weight", (HIDDEN,))
+    config = checkpoint.config
+    shape = (config.num_heads * config.head_dim, config.hidden_size)
+    checkpoint.weights.matrix("model.layers.0.self_attn.q_proj.weight", shape)
+    checkpoint.weights.get("model.norm.weight", (config.hidden_size,))
     checkpoint.tokenizer.decode(checkpoint.tokenizer.encode("ab"))
 
 
@@ -35,10 +37,10 @@ def read_all(path: Path) -> None:
 @example(at=8, bytes_there=b"\xff" * 8, end=None)  # the number of tensors
 @example(at=16, bytes_there=b"\xff" * 8, end=None)  # the number of keys
 def test_a_damaged_header_is_refused_or_does_no_harm(
-    tmp_path: Path, whole: bytes, at: int, bytes_there: bytes, end: int | None
+    tmp_path: Path, whole: Path, at: int, bytes_there: bytes, end: int | None
 ) -> None:
-    path = tmp_path / "model.gguf"
-    path.write_bytes((whole[:at] + bytes_there + whole[at + len(bytes_there) :])[:end])
+    path, content = tmp_path / "model.gguf", whole.read_bytes()
+    path.write_bytes((content[:at] + bytes_there + content[at + len(bytes_there) :])[:end])
     with contextlib.suppress(ModelLoadError):
         read_all(path)
 

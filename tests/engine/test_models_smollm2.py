@@ -18,7 +18,7 @@ TEXT = (
     "Bread is made of flour, water, salt and yeast. Knead the dough for ten minutes, let it rise until it has doubled "
     "in size, shape it, and bake it at 230 degrees for half an hour. The capital of France is"
 )
-STEPS = 40
+STEPS = 20
 # Root mean square of a logit's deviation (they spread by 6) for prompt and generated tokens, and by how much the
 # favourite must lead to be the same: the kernels' activations are bfloat16 in prompts and int8 in generated tokens.
 DEVIATIONS = {torch.float32: (1e-4, 1e-4), torch.bfloat16: (0.15, 0.4)}
