@@ -37,7 +37,7 @@ class CallBegins:
 
 @dataclass(slots=True, frozen=True)
 class Arguments:
-    """A piece of a call's arguments. All of them joined are a JSON object, if the model wrote one and came to its end."""
+    """A piece of a call's arguments. All of them joined are a JSON object, if the model wrote one to its end."""
 
     index: int
     text: str
