@@ -4,23 +4,30 @@ from collections.abc import Sequence
 
 
 class _Matcher:
-    """How much of one stop string the text ends with (Knuth, Morris, Pratt 1977: linear in the text)."""
+    """How much of one stop string the text ends with (Knuth, Morris, Pratt 1977: linear in the text).
+
+    The table grows with what has matched: a long stop string costs nothing before a text comes near it.
+    """
 
     def __init__(self, stop: str) -> None:
         self.stop = stop
         self.matched = 0
-        self._fallback = [0] * len(stop)  # the longest proper border of stop[: i + 1]
-        for i in range(1, len(stop)):
-            border = self._fallback[i - 1]
-            while border and stop[i] != stop[border]:
-                border = self._fallback[border - 1]
-            self._fallback[i] = border + (stop[i] == stop[border])
+        self._fallback: list[int] = []  # the longest proper border of stop[: i + 1]
 
     def push(self, character: str) -> bool:
         while self.matched and self.stop[self.matched] != character:
             self.matched = self._fallback[self.matched - 1]
         self.matched += self.stop[self.matched] == character
+        if self.matched > len(self._fallback):
+            self._extend()
         return self.matched == len(self.stop)
+
+    def _extend(self) -> None:
+        end = len(self._fallback)
+        border = self._fallback[-1] if end else 0
+        while border and self.stop[end] != self.stop[border]:
+            border = self._fallback[border - 1]
+        self._fallback.append(border + (self.stop[end] == self.stop[border]) if end else 0)
 
 
 class StopChecker:
