@@ -7,6 +7,8 @@ from typing import cast
 
 from engine.types import Delta
 
+MAX_RUNNING = 256  # of one answer: the others wait here, and take no places in the queue that everybody shares
+
 
 class Sequences:
     """Begins to run with its creation. `aclose` aborts what still runs, at any time and more than once."""
@@ -15,7 +17,8 @@ class Sequences:
         self._inbox: list[tuple[int, Delta]] = []
         self._arrived = asyncio.Event()
         self._error: BaseException | None = None
-        self._num_running = len(generators)
+        self._num_open = len(generators)
+        self._places = asyncio.Semaphore(MAX_RUNNING)
         self._tasks = [asyncio.create_task(self._pump(*numbered)) for numbered in enumerate(generators)]
 
     async def next(self) -> list[tuple[int, Delta]]:
@@ -29,7 +32,7 @@ class Sequences:
             if self._inbox:
                 batch, self._inbox = self._inbox, []
                 return batch
-            if not self._num_running:
+            if not self._num_open:
                 return []
             self._arrived.clear()
             await self._arrived.wait()
@@ -41,12 +44,12 @@ class Sequences:
 
     async def _pump(self, index: int, generator: AsyncIterator[Delta]) -> None:
         try:
-            async with aclosing(cast(AsyncGenerator[Delta, None], generator)):
+            async with self._places, aclosing(cast(AsyncGenerator[Delta, None], generator)):
                 async for delta in generator:
                     self._inbox.append((index, delta))
                     self._arrived.set()
         except Exception as error:
             self._error = self._error or error
         finally:
-            self._num_running -= 1
+            self._num_open -= 1
             self._arrived.set()

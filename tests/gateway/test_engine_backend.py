@@ -20,6 +20,7 @@ from gateway.upstream.types import Outbound, Reply
 from gateway.wire.assemble import assemble
 from gateway.wire.chat import parse_chat
 from gateway.wire.completions import parse_completion
+from gateway.wire.embeddings import parse_embedding
 from gateway.wire.sse import DONE
 from gateway.wire.stream import StreamReader
 from tests.conformance.openai_schemas import conforms
@@ -397,6 +398,25 @@ async def test_a_full_queue_is_told_with_a_time_to_come_back() -> None:
         with pytest.raises(OverloadedError):
             await backend.send(completion(["x"] * 3, max_tokens=50))  # one finds no room: none is left running
         await idle(backend._client, within_s=3.0)
+
+
+async def test_an_idle_engine_takes_more_inputs_than_its_queue_has_places() -> None:
+    async with toy(ToyRunner(step_s=0.01), max_waiting=200) as backend:
+        body = {"model": "m", "input": ["x", "yz"] * 400}
+        inference = parse_embedding(json.dumps(body).encode())
+        reply = await backend.send(outbound(inference))
+        assert reply.body is not None
+        assert len(json.loads(reply.body)["data"]) == 800
+
+
+async def test_a_schema_of_any_depth_gets_an_answer_or_a_plain_word() -> None:
+    async with toy(ToyRunner()) as backend:
+        for depth in range(900, 1000, 4):  # about as deep as a body can be read
+            parameters = '{"properties":' * depth + "{}" + "}" * depth
+            tools = f'[{{"type":"function","function":{{"name":"f","parameters":{parameters}}}}}]'
+            body = f'{{"model":"m","messages":{json.dumps(QUESTION)},"tools":{tools},"tool_choice":"required"}}'
+            with pytest.raises(InvalidRequestError, match="nested"):
+                await backend.send(outbound(parse_chat(body.encode())))
 
 
 @pytest.mark.parametrize("stream", [False, True])
