@@ -5,7 +5,7 @@ from typing import Any
 
 from engine.client import EngineClient
 from engine.tools.types import CallBegins, Piece, Text
-from engine.types import Delta, TokenLogprobs
+from engine.types import Delta
 from gateway.upstream.engine_choice import EngineChoice
 from gateway.upstream.engine_request import Order, num_logprobs, prompt_text
 from gateway.upstream.types import Outbound
@@ -32,7 +32,6 @@ class EngineAnswer:
         self._model = outbound.upstream_model
         self._with_logprobs = num_logprobs(inference) is not None
         self._choices = [self._choice(index // inference.n) for index in range(len(order.requests) * inference.n)]
-        self._prompt_logprobs: dict[int, tuple[TokenLogprobs, ...]] = {}  # of each prompt's first choice
         kind = ChatChunks if self._is_chat else TextChunks
         self._chunks = kind(self._id, self._created, self._model, null_usage=inference.include_usage)
 
@@ -83,8 +82,8 @@ class EngineAnswer:
         tokens = choice.tokens(delta)
         if not self._inference.echo or choice.has_begun:
             return tokens
-        logprobs = self._prompt_logprobs.setdefault(place, delta.prompt_logprobs)
-        return choice.prompt_tokens(self._order.requests[place].prompt_token_ids, logprobs) + tokens
+        prompt = self._order.requests[place].prompt_token_ids
+        return choice.prompt_tokens(prompt, delta.prompt_logprobs) + tokens
 
     def _usage(self) -> Usage:
         """A prompt counts once, however many choices it has; what `best_of` made and did not give counts, too."""

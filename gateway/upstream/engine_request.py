@@ -13,7 +13,7 @@ from gateway.upstream.engine_fields import field, unsupported
 from gateway.upstream.engine_grammar import Demand, demand
 from gateway.upstream.engine_tools import Toolbox, plain, toolbox
 from gateway.upstream.types import Outbound
-from gateway.wire.body import invalid
+from gateway.wire.body import MAX_DEPTH_MESSAGE, invalid
 from gateway.wire.inference import Inference
 
 LONG_PROMPT_CHARACTERS = 8_192  # above it, tokenising is done in a thread: it would hold up every other stream
@@ -47,13 +47,15 @@ async def make_order(client: EngineClient, outbound: Outbound) -> Order:
     check_supported(inference)
     if inference.endpoint == "embeddings":
         return Order(requests=await _embeddings(client, outbound))
-    tools = toolbox(inference)
-    wanted = demand(inference)
     try:
+        tools = toolbox(inference)
+        wanted = demand(inference)
         grammar = _grammar(client, tools, wanted)
         prompts = await _tokenised(client, inference, tools)
     except InvalidRequest as error:
         raise translate(error, inference) from error
+    except RecursionError as error:  # a schema that could just be read, and can't be written
+        raise InvalidRequestError(MAX_DEPTH_MESSAGE) from error
     requests = [
         GenerationRequest(
             request_id=f"{outbound.request_id}-{place}",
