@@ -5,11 +5,11 @@ A layer of the cache is one tensor of pages, and one of scales where the element
 
 import ctypes
 import math
-import mmap
 
 import torch
 
 from kernels.batch import BLOCK_SIZE, TokenBatch
+from kernels.cpu.memory import huge_pages
 from kernels.cpu.program import Machine
 from kernels.operations import AttentionRule, CacheDtype, HeadNorms, HeadShape, KVCache, RotaryTables
 
@@ -20,7 +20,6 @@ _TYPES: dict[CacheDtype, tuple[int, torch.dtype]] = {
 }
 _MAX_GROUP = 16  # MAX_GROUP of attention.cpp
 _MAX_PARTIALS = 8 * 8  # its MAX_SHARED_ROWS * MAX_PARTS
-_HUGE_PAGE = 2 << 20
 
 
 class _Cache(ctypes.Structure):
@@ -144,9 +143,5 @@ def _layer(cache: KVCache, layer: int, heads: HeadShape) -> _Cache:
 
 
 def _room(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-    """Zeros, in huge pages where the system has them: blocks lie anywhere, and small pages cost a table walk each."""
-    size = math.prod(shape) * dtype.itemsize
-    memory = mmap.mmap(-1, -(-size // _HUGE_PAGE) * _HUGE_PAGE)
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        memory.madvise(mmap.MADV_HUGEPAGE)
-    return torch.frombuffer(memory, dtype=dtype, count=math.prod(shape)).view(shape)
+    """Zeros, on huge pages: blocks lie anywhere, and small pages cost a table walk each."""
+    return huge_pages(math.prod(shape) * dtype.itemsize).view(dtype).view(shape)

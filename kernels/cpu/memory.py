@@ -1,13 +1,15 @@
-"""Memory for weights on huge pages, where the operating system has them: every step reads all of it.
+"""Memory on huge pages, where the operating system has them: for weights, all of which every step reads, and the cache.
 
 Measured on one core of a Sapphire Rapids virtual machine: 17 GB/s, and 13 on pages of 4 KiB.
 """
 
+import contextlib
 import mmap
 
 import torch
 
-_PIECE = 32 << 20  # asked for at once: many matrices share a huge page (2 MiB)
+_PIECE = 32 << 20  # asked for at once: many matrices share a huge page
+_HUGE_PAGE = 2 << 20
 _ALIGNMENT = 64
 
 
@@ -21,14 +23,17 @@ class WeightMemory:
         """uint8 [size], aligned to 64 bytes."""
         whole = -(-size // _ALIGNMENT) * _ALIGNMENT
         if whole > len(self._free):
-            self._free = _piece(max(whole, _PIECE))
+            self._free = huge_pages(max(whole, _PIECE))
         taken, self._free = self._free[:size], self._free[whole:]
         return taken
 
 
-def _piece(size: int) -> torch.Tensor:
-    # Private, which Python's default is not: shared memory gets no huge pages for the asking.
-    mapped = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+def huge_pages(size: int) -> torch.Tensor:
+    """Zeros, uint8 [size]; a page is resident once it is written to."""
+    whole = -(-size // _HUGE_PAGE) * _HUGE_PAGE
+    # Private: Python's default is shared memory, which Linux keeps on small pages unless told otherwise.
+    mapped = mmap.mmap(-1, whole, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if hasattr(mmap, "MADV_HUGEPAGE"):
-        mapped.madvise(mmap.MADV_HUGEPAGE)
-    return torch.frombuffer(mapped, dtype=torch.uint8)
+        with contextlib.suppress(OSError):  # a kernel that was built without them
+            mapped.madvise(mmap.MADV_HUGEPAGE)
+    return torch.frombuffer(mapped, dtype=torch.uint8, count=size)
