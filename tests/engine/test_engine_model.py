@@ -73,9 +73,9 @@ def test_a_choice_has_the_bits_of_a_request_with_its_seed(build: Build, roomy: E
 @pytest.mark.parametrize("swap_space_gb", [0.0, 0.05])
 def test_preemption_changes_no_bit(build: Build, roomy: Engine, swap_space_gb: float) -> None:
     engine = build(kv_cache_mb=6, swap_space_gb=swap_space_gb, max_batch_tokens=64)
-    requests = [add(engine, prompt, seed) for seed, prompt in enumerate(PROMPTS)]
+    requests = [add(engine, prompt, seed, max_tokens=60) for seed, prompt in enumerate(PROMPTS)]
     found = drain(engine)
     assert engine.stats().preemptions_total > 0
     assert (engine.stats().swapped_blocks_total > 0) == (swap_space_gb > 0)
     for seed, (request, prompt) in enumerate(zip(requests, PROMPTS, strict=True)):
-        assert tokens_and_logprobs(found[request]) == alone(roomy, prompt, seed)
+        assert tokens_and_logprobs(found[request]) == alone(roomy, prompt, seed, max_tokens=60)
