@@ -192,7 +192,8 @@ def _count_blocks(options: EngineOptions, block_bytes: int) -> int:
 
 def _operations(device: torch.device, config: ModelConfig, options: EngineOptions) -> Operations:
     heads = HeadShape(config.num_heads, config.num_kv_heads, config.head_dim)
-    shape = ModelShape(heads, config.hidden_size, config.intermediate_size, config.num_layers)
+    expert_size = None if config.experts is None else config.experts.intermediate_size
+    shape = ModelShape(heads, config.hidden_size, config.intermediate_size, config.num_layers, expert_size)
     try:
         return choose_operations(device, shape, bf16_copy=options.bf16_copy)
     except (ValueError, KernelUnavailableError) as error:  # the environment asks for what can't be had

@@ -47,6 +47,7 @@ class ModelShape:
     hidden_size: int
     intermediate_size: int
     num_layers: int
+    expert_size: int | None = None  # intermediate_size of one expert, where there are some
 
 
 @dataclass(slots=True, frozen=True)

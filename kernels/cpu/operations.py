@@ -9,7 +9,7 @@ from kernels.cpu import attention, embedding, pointwise, products
 from kernels.cpu.build import Level, load_library
 from kernels.cpu.program import Machine
 from kernels.cpu.sampling import CpuSampling
-from kernels.matrix import Matrix
+from kernels.matrix import GROUP_SIZE, Matrix
 from kernels.operations import (
     Activation,
     AttentionRule,
@@ -40,8 +40,8 @@ class CpuOperations:
         self.sampling = CpuSampling(self._machine)
 
     def supports(self, shape: ModelShape) -> bool:
-        whole_groups = shape.hidden_size % 32 == 0 and shape.intermediate_size % 32 == 0
-        return whole_groups and attention.supports(shape.heads)
+        sizes = (shape.hidden_size, shape.intermediate_size, shape.expert_size or 0)
+        return all(size % GROUP_SIZE == 0 for size in sizes) and attention.supports(shape.heads)
 
     def compile(self, function: Callable[..., torch.Tensor], *, max_rows: int) -> Callable[..., torch.Tensor]:
         return self._machine.record(function, max_rows)

@@ -90,7 +90,8 @@ def make_family(name: str, folder: Path, **changes: Any) -> Any:
 
 def shape_of(config: ModelConfig) -> ModelShape:
     heads = HeadShape(config.num_heads, config.num_kv_heads, config.head_dim)
-    return ModelShape(heads, config.hidden_size, config.intermediate_size, config.num_layers)
+    expert_size = config.experts and config.experts.intermediate_size
+    return ModelShape(heads, config.hidden_size, config.intermediate_size, config.num_layers, expert_size)
 
 
 @dataclass

@@ -10,6 +10,8 @@ from gguf.constants import GGMLQuantizationType as Kind
 from gguf_family import write_gguf
 
 from engine.loader.checkpoint import load_checkpoint
+from engine.runner import Runner
+from engine.types import EngineOptions
 from kernels.cpu.build import LEVELS, KernelUnavailableError
 from kernels.cpu.operations import CpuOperations
 from kernels.reference import ReferenceOperations
@@ -58,6 +60,14 @@ def test_a_row_has_the_same_bits_in_any_chunk_and_company(
         mine = Tokens(PROMPT[: start + 7], NUM_PROMPT, start)
         together = model.logits_of_all([others[0], mine, others[1]])[31:38]
         assert torch.equal(together, whole[start : start + 7])
+
+
+def test_experts_of_a_size_the_kernels_do_not_know_run_in_torch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TOLLHOUSE_KERNELS", raising=False)
+    make_family("qwen3 with experts", tmp_path, moe_intermediate_size=40)
+    assert Runner(EngineOptions(model=str(tmp_path), kv_cache_mb=4)).info.dtype == "float32"
 
 
 @pytest.mark.parametrize("kind", [Kind.Q8_0, Kind.Q4_0])

@@ -164,6 +164,7 @@ def test_what_one_model_records_another_does_not_meet() -> None:
 def test_shapes_the_kernels_do_not_know_run_in_torch() -> None:
     assert choose(ModelShape(HeadShape(4, 2, 33), 576, 1536, 30)) == "reference"
     assert choose(ModelShape(HeadShape(9, 3, 64), 100, 1536, 30)) == "reference"
+    assert choose(ModelShape(HeadShape(9, 3, 64), 576, 1536, 30, expert_size=40)) == "reference"
 
 
 class WrongProduct(ReferenceOperations):
