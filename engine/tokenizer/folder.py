@@ -12,6 +12,9 @@ from engine.errors import ModelLoadError
 from engine.tokenizer.tokenizer import SpacePrefix, Tokenizer
 from engine.tokenizer.vocabulary import END_TOKENS, byte_level_bytes, sentencepiece_bytes
 
+# Looked for from where white space begins only: from each of its characters would take quadratic time.
+_SPACE_BEFORE = r"(?:(?<!\s)\s+)?"
+
 
 def tokenizer_from_folder(folder: Path, eos_ids: frozenset[int], config: dict[str, Any]) -> Tokenizer:
     """Read tokenizer.json; `config` is tokenizer_config.json's content. Raises ModelLoadError."""
@@ -45,7 +48,7 @@ def tokenizer_from_folder(folder: Path, eos_ids: frozenset[int], config: dict[st
         add_bos=bool(config.get("add_bos_token", adds_bos)),
         space_prefix=space_prefix,
         special_patterns={
-            token.content: r"\s*" * token.lstrip + re.escape(token.content) + r"\s*" * token.rstrip
+            token.content: _SPACE_BEFORE * token.lstrip + re.escape(token.content) + r"\s*" * token.rstrip
             for token in added.values()
             if token.special and (token.lstrip or token.rstrip)
         },

@@ -98,5 +98,7 @@ def test_control_tokens_swallow_the_white_space_that_the_file_says(tmp_path: Pat
     )
     backend.save(str(tmp_path / "tokenizer.json"))
     tokenizer = tokenizer_from_folder(tmp_path, frozenset(), {})
-    for text in ("<|user|>\n the", "the \n<|mask|> the", "the <|user|> the", " <|mask|>"):
+    for text in ("<|user|>\n the", "the \n<|mask|> the", "the <|user|> the", " <|mask|>", "<|user|>  <|mask|>  the"):
         assert tokenizer.encode(text) == backend.encode(text).ids
+    many_spaces = " " * 200_000 + "the"  # would take minutes if each were tried as the beginning of " <|mask|>"
+    assert tokenizer.decode(tokenizer.encode(many_spaces)) == many_spaces
