@@ -21,6 +21,10 @@ def load(path: Path, progress: LoadProgress | None = None) -> Checkpoint:
     """Map the file and read its metadata; weights are dequantised when asked for. Raises ModelLoadError."""
     with refusing_damage(path):
         file = GGUFFile(path)
+        if (num_parts := file.metadata.get("split.count", 1)) > 1:
+            raise ModelLoadError(
+                f"{path}: one of {num_parts} parts of a model; join them with llama.cpp's llama-gguf-split --merge"
+            )
         config = read_config(file)
         return Checkpoint(
             name=str(file.metadata.get("general.name") or path.stem),

@@ -103,7 +103,12 @@ def _scaling(file: GGUFFile, figures: _Figures) -> RopeScaling | None:
             original_context_length=figures.integer("rope.scaling.original_context_length"),
             attention_factor=figures.number("rope.scaling.attn_factor", 1.0),
         )
-    kind = figures.value("rope.scaling.type") or ("linear" if figures.has("rope.scaling.factor") else "none")
+    old = figures.has("rope.scale_linear") and not figures.has("rope.scaling.factor")
+    factor_key = "rope.scale_linear" if old else "rope.scaling.factor"
+    kind = figures.value("rope.scaling.type") or ("linear" if figures.has(factor_key) else "none")
+    magnitude = figures.number("rope.scaling.attn_factor", 1.0)
+    if magnitude != 1 and kind != "yarn":
+        raise ModelLoadError(f"{file.path}: rope.scaling.attn_factor with rope scaling {kind!r} is not supported")
     if "rope_freqs.weight" in file.tensors:
         if kind != "none":
             raise ModelLoadError(f"{file.path}: rope scaling {kind!r} together with rope_freqs.weight is not supported")
@@ -112,13 +117,13 @@ def _scaling(file: GGUFFile, figures: _Figures) -> RopeScaling | None:
         case "none":
             return None
         case "linear":
-            return LinearScaling(figures.number("rope.scaling.factor"))
+            return LinearScaling(figures.number(factor_key))
         case "yarn":
             factor = figures.number("rope.scaling.factor")
             return YarnScaling(
                 factor=factor,
                 original_context_length=figures.integer("rope.scaling.original_context_length"),
-                attention_factor=1 + 0.1 * math.log(max(factor, 1.0)),
+                attention_factor=magnitude * (1 + 0.1 * math.log(max(factor, 1.0))),
                 beta_fast=figures.number("rope.scaling.yarn_beta_fast", 32.0),
                 beta_slow=figures.number("rope.scaling.yarn_beta_slow", 1.0),
             )

@@ -175,6 +175,7 @@ NAN = float("nan")
         ({"llama__rope__scaling__type": "linear"}, "rope.scaling.factor is missing"),
         ({"llama__rope__scaling__type": "linear", "llama__rope__scaling__factor": 0.0}, "factor = 0.0"),
         ({"llama__rope__dimension_count": 16}, "rope.dimension_count .* of 16 in heads of 32"),
+        ({"split__count": 3}, "one of 3 parts of a model; join them"),
         ({"tokenizer__chat_template": 3}, "the chat template is int"),
         ({"tokenizer__ggml__token_type": [1, 3]}, "token_type has 2 entries"),
         ({"tokenizer__ggml__eos_token_id": [1]}, "unreadable|no token id"),

@@ -11,6 +11,7 @@ from safetensors.torch import save_file
 
 from engine.errors import ModelLoadError
 from engine.loader.checkpoint import load_checkpoint
+from engine.models.rope import LinearScaling, RopeScaling, YarnScaling
 from kernels.reference import ReferenceOperations
 
 PROMPT = torch.randint(320, (70,), generator=torch.Generator().manual_seed(1)).tolist()
@@ -51,11 +52,27 @@ def test_windows_may_be_told_layer_by_layer(tmp_path: Path) -> None:
     assert load_checkpoint(str(tmp_path / "c.gguf")).config.windows == ()
 
 
+def test_rope_scaling_as_files_write_it(tmp_path: Path) -> None:
+    def scaling(family: str, **changes: object) -> RopeScaling | None:
+        make_family(family, tmp_path)
+        write_gguf(tmp_path, tmp_path / "model.gguf", **changes)  # type: ignore[arg-type]
+        return load_checkpoint(str(tmp_path / "model.gguf")).config.rope.scaling
+
+    assert scaling("llama") is None
+    assert scaling("llama", rope__scale_linear=2.0) == LinearScaling(2.0)
+    assert scaling("llama", rope__scaling__factor=4.0, rope__scale_linear=2.0) == LinearScaling(4.0)
+    plain, louder = (scaling("qwen2 with yarn", **more) for more in ({}, {"rope__scaling__attn_factor": 0.5}))
+    assert isinstance(plain, YarnScaling)
+    assert isinstance(louder, YarnScaling)
+    assert louder.attention_factor == pytest.approx(plain.attention_factor / 2)
+
+
 @pytest.mark.parametrize(
     ("family", "changes", "message"),
     [
         ("llama", {"rope__scaling__type": "dynamic"}, "rope scaling 'dynamic' is not supported"),
         ("llama 3", {"rope__scaling__type": "linear"}, "rope scaling 'linear' together with rope_freqs"),
+        ("llama", {"rope__scaling__attn_factor": 0.5}, "attn_factor with rope scaling 'none' is not supported"),
         ("llama", {"attention__value_length": 16}, "values of another size than keys"),
         ("llama", {"logit_scale": 0.5}, "llama.logit_scale is not supported"),
         ("llama", {"block_count": 1 << 20}, "num_layers = 1048576, more than 4096"),
