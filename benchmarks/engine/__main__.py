@@ -12,6 +12,7 @@ noisy for all.
 import argparse
 import asyncio
 import contextlib
+import itertools
 import statistics
 import tempfile
 import time
@@ -26,7 +27,7 @@ from benchmarks.engine import contestants
 from benchmarks.engine.contestants import Contestant
 from benchmarks.engine.export import export_llama
 from benchmarks.engine.inside import Inside
-from benchmarks.engine.load import prefill, random_prompt, stream, together, worst_gap
+from benchmarks.engine.load import prefill, random_prompt, together, worst_gap
 from benchmarks.engine.machine import read_bandwidth
 from benchmarks.engine.plain_loop import PlainLoop
 from benchmarks.engine.profile import profile
@@ -35,6 +36,7 @@ from benchmarks.gateway.processes import memory_mib, running
 STREAMS = (1, 8, 32)
 CONTEXT = 192  # tokens before a decode step that is measured alone
 PREFILL, LONG_PROMPT = 512, 8000
+SEEDS = 100  # of one measurement: more than it has streams
 
 
 def main() -> None:
@@ -77,7 +79,7 @@ def compare(stack: contextlib.ExitStack, folder: Path, options: argparse.Namespa
         pid = stack.enter_context(
             running(contestant.command, core=None, ready_url=contestant.ready_url, log=log, env=contestant.env)
         )
-        asyncio.run(_first_token(contestant))
+        asyncio.run(prefill(contestant.target, 16, seed=SEEDS - 1))
         found[contestant.name]["start to first token, s"].append(time.perf_counter() - start)
         started.append((contestant, pid))
         for num_streams in STREAMS:  # warm up
@@ -85,14 +87,15 @@ def compare(stack: contextlib.ExitStack, folder: Path, options: argparse.Namespa
     for number in range(options.rounds):
         for contestant, pid in started:
             row = found[contestant.name]
+            # The same prompts for all; never one that was asked before, which a prefix cache would answer.
+            seeds = itertools.count(1000 * SEEDS * (number + 1), SEEDS)
             for num_streams in STREAMS:
-                seed = 1000 * (number + 1)
-                rate = together(contestant.target, num_streams, options.prompt, options.output, seed)
+                rate = together(contestant.target, num_streams, options.prompt, options.output, next(seeds))
                 row[f"{num_streams} streams, tokens/s"].append(asyncio.run(rate))
             row[f"prefill of {PREFILL}, tokens/s"].append(
-                max(asyncio.run(prefill(contestant.target, PREFILL, seed=2000 + 10 * number + n)) for n in range(3))
+                max(asyncio.run(prefill(contestant.target, PREFILL, next(seeds))) for _ in range(3))
             )
-            gap, long_s = asyncio.run(worst_gap(contestant.target, LONG_PROMPT, seed=3000 + 10 * number))
+            gap, long_s = asyncio.run(worst_gap(contestant.target, LONG_PROMPT, next(seeds)))
             row["worst gap while 8k arrive, ms"].append(gap * 1e3)
             row["8k prompt to its first token, s"].append(long_s)
             row["memory, MiB"].append(memory_mib(pid))
@@ -108,13 +111,6 @@ def _contestants(folder: Path, options: argparse.Namespace) -> list[Contestant]:
         exported = export_llama(model, folder / "bfloat16")
         found.append(contestants.vllm_cpu(options.vllm_python, exported, options.threads))
     return found
-
-
-async def _first_token(contestant: Contestant) -> None:
-    import aiohttp
-
-    async with aiohttp.ClientSession() as session:
-        await stream(session, contestant.target, random_prompt(16, seed=1), 1)
 
 
 def _comparison(found: dict[str, dict[str, list[float]]], options: argparse.Namespace) -> Table:

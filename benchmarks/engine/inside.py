@@ -29,8 +29,8 @@ class Inside:
         self.resident_mib = resident_mib()  # Python, torch, weights; of the KV cache one or two blocks a layer
 
     def decode(self, num_streams: int, context: int, num_steps: int = 40) -> StepTime:
-        """Steps of `num_streams` that have `context` tokens each."""
-        self._add(num_streams, context, num_steps + 4)
+        """Steps of `num_streams` that have `context` tokens each, and a few more that the first got meanwhile."""
+        self._add(num_streams, context, num_streams + num_steps + 1)  # every step ends a prompt, if it holds `context`
         while self.engine.stats().num_waiting or any(r.num_pending > 1 for r in self.engine.scheduler.running):
             self.engine.step()
         times = []
@@ -38,6 +38,7 @@ class Inside:
             start = time.perf_counter()
             self.engine.step()
             times.append(time.perf_counter() - start)
+        assert self.engine.stats().num_running == num_streams, "a stream ended before the last step"
         while self.engine.has_work:
             self.engine.step()
         step_s = statistics.median(times)

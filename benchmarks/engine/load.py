@@ -1,6 +1,7 @@
 """Streams from any /v1/completions server, timed: N at once, each with its own prompt. Knows no contestant."""
 
 import asyncio
+import json
 import random
 import time
 from dataclasses import dataclass, field
@@ -33,25 +34,36 @@ class Target:
 
 
 def random_prompt(num_tokens: int, seed: int) -> list[int]:
-    """Shares no prefix with any other seed's."""
+    """Shares no prefix with any other seed's; with its own it does, whatever their lengths."""
     source = random.Random(seed)
     return [source.randint(SMALLEST_ID, LARGEST_ID) for _ in range(num_tokens)]
 
 
 async def stream(session: aiohttp.ClientSession, target: Target, prompt: list[int], max_tokens: int) -> Stream:
-    """Greedy, to the last token. Raises RuntimeError when the server refuses."""
-    body = {"model": target.model, "prompt": prompt, "max_tokens": max_tokens, "temperature": 0, "stream": True}
-    found = Stream()
+    """Greedy, to the last token. Raises RuntimeError when the server refuses, breaks off or gave fewer tokens."""
+    body = {"model": target.model, "prompt": prompt, "max_tokens": max_tokens, "temperature": 0, "ignore_eos": True}
+    body |= {"stream": True, "stream_options": {"include_usage": True}}
+    found, num_tokens = Stream(), max_tokens
     start = time.perf_counter()
     async with session.post(
-        f"{target.url}/v1/completions", json=body | {"ignore_eos": True} | target.extra, headers=target.headers
+        f"{target.url}/v1/completions", json=body | target.extra, headers=target.headers
     ) as response:
         if response.status != 200:
             raise RuntimeError(f"{target.url}: {response.status} {await response.text()}")
         async for line in response.content:
-            if line.startswith(b"data: {"):
-                found.arrivals.append(time.perf_counter() - start)
+            now = time.perf_counter() - start
+            if not line.startswith(b"data: {"):
+                continue
+            chunk = json.loads(line.removeprefix(b"data: "))
+            if "error" in chunk:
+                raise RuntimeError(f"{target.url}: {chunk['error']}")
+            if chunk.get("choices"):
+                found.arrivals.append(now)
+            if chunk.get("usage"):
+                num_tokens = chunk["usage"]["completion_tokens"]
     found.total_s = time.perf_counter() - start
+    if num_tokens != max_tokens or not found.arrivals:
+        raise RuntimeError(f"{target.url}: {num_tokens} tokens in {len(found.arrivals)} chunks, not {max_tokens}")
     return found
 
 

@@ -1,4 +1,4 @@
-"""What the machine could do at best: how fast both cores together read memory."""
+"""What the machine could do at best: how fast its cores together read memory."""
 
 import time
 
