@@ -62,12 +62,17 @@ def read_config(raw: dict[str, Any], folder: Path) -> ModelConfig:
             query_scale_size=raw.get("query_pre_attn_scalar"),
             attention_softcap=raw.get("attn_logit_softcapping"),
             logit_softcap=raw.get("final_logit_softcapping"),
-            activation=raw.get("hidden_activation") or raw.get("hidden_act"),
+            activation=_activation(raw),
             attention_bias=bool(raw.get("attention_bias")),
             mlp_bias=bool(raw.get("mlp_bias")),
             tied=raw.get("tie_word_embeddings"),
             experts=_experts(raw, num_layers),
         )
+
+
+def _activation(raw: dict[str, Any]) -> str | None:
+    name = raw.get("hidden_activation") or raw.get("hidden_act")
+    return None if name is None else str(name)
 
 
 def _rope_parameters(raw: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any] | None]:

@@ -217,6 +217,7 @@ def test_an_embedding_that_is_no_matrix_is_refused(tmp_path: Path, shape: tuple[
         ({"attention_bias": True}, r"q_proj\.bias is missing"),
         ({"mlp_bias": True}, r"gate_proj\.bias is missing"),
         ({"hidden_act": "gelu"}, "hidden_act 'gelu' is not supported"),
+        ({"hidden_act": ["silu"]}, r"hidden_act .* is not supported"),
         ({"partial_rotary_factor": 0.5}, "of 16 in heads of 32"),
         ({"rope_scaling": "x"}, "config.json: unreadable"),
         ({"rope_scaling": {"rope_type": "linear", "factor": 0}}, "factor = 0"),
