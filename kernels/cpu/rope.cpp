@@ -1,4 +1,6 @@
 // Norms and rotates queries and keys, and puts keys and values into the cache.
+#include <limits>
+
 #include "cache.h"
 #include "worker.h"
 
@@ -42,16 +44,27 @@ class Head {
         for (int i = 0; i < size_; i += LANES) store(out + i, load(values_ + i));
     }
 
+    // Codes out, and their scale; that one is NaN if a value is NaN or infinite, which no code can say.
     template <class Code>
     float encode(typename Code::Element* out) const {
-        Lanes most = broadcast(0.0f);
-        for (int i = 0; i < size_; i += LANES) most = maximum(most, absolute(load(values_ + i)));
-        const float scale = maximum_of(most) / Code::LARGEST, inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
+        Lanes most = broadcast(0.0f), nothing = most;
+        for (int i = 0; i < size_; i += LANES) {
+            const Lanes x = load(values_ + i);
+            most = maximum(most, absolute(x));
+            nothing = nothing + x * broadcast(0.0f);
+        }
+        const float scale = maximum_of(most) / Code::LARGEST + sum_of(nothing);
+        if (!(scale >= SMALLEST)) {
+            std::fill(out, out + size_, 0);
+            return scale < SMALLEST ? 0.0f : scale;
+        }
+        const float inverse = 1.0f / scale;
         for (int i = 0; i < size_; ++i) out[i] = Code::encode(values_[i] * inverse);
         return scale;
     }
 
   private:
+    static constexpr float SMALLEST = std::numeric_limits<float>::min();  // of scales: below, 1 / scale may overflow
     const int size_;
     alignas(64) float values_[MAX_HEAD_DIM];
 };

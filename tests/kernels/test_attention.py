@@ -6,8 +6,6 @@ import pytest
 import torch
 
 from kernels.batch import BLOCK_SIZE, SequenceRows, TokenBatch
-from kernels.cpu.build import LEVELS, KernelUnavailableError
-from kernels.cpu.operations import CpuOperations
 from kernels.operations import (
     AttentionRule,
     CacheDtype,
@@ -18,21 +16,10 @@ from kernels.operations import (
     Operations,
     RotaryTables,
 )
-from kernels.reference import ReferenceOperations
 
 CPU = torch.device("cpu")
 DTYPES: tuple[CacheDtype, ...] = ("auto", "int8", "fp8")
 SMALL = HeadShape(6, 2, 32)
-
-
-@pytest.fixture(scope="module", params=["reference", *LEVELS])
-def operations(request: pytest.FixtureRequest) -> Operations:
-    if request.param == "reference":
-        return ReferenceOperations(CPU)
-    try:
-        return CpuOperations(LEVELS[request.param])
-    except KernelUnavailableError as error:
-        pytest.skip(str(error))
 
 
 def random(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -181,6 +168,31 @@ def test_what_an_earlier_sequence_left_in_a_block_is_not_seen(
     for prompt, generated in (found[2:4], found[4:6]):
         assert torch.equal(prompt, found[0])
         assert torch.equal(generated, found[1])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+@pytest.mark.parametrize("column", [6 * 32 + 1, 8 * 32 + 1])  # of a key, of a value
+def test_what_is_no_number_shows_in_what_sees_it(
+    operations: Operations, dtype: CacheDtype, bad: float, column: int
+) -> None:
+    """Bytes have no NaN: without their scale's, a broken model's answers would look like any."""
+    qkv = random(20, SMALL.qkv_size)
+    qkv[3, column] = bad
+    cache = operations.new_cache(1, 2, SMALL, dtype)
+    prompt = run(operations, qkv[:19], [SequenceRows(0, 19, [0, 1], 19)], cache, SMALL, AttentionRule(0.2))
+    generated = run(operations, qkv[19:], [SequenceRows(19, 1, [0, 1], 19)], cache, SMALL, AttentionRule(0.2))
+    for row in (*prompt[3:], *generated):
+        assert not row.isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", ["int8", "fp8"])
+def test_tokens_that_are_next_to_nothing_stay_so(operations: Operations, dtype: CacheDtype) -> None:
+    """Scales so small that their inverse is infinite."""
+    cache = operations.new_cache(1, 2, SMALL, dtype)
+    qkv = random(20, SMALL.qkv_size) * 1e-38
+    out = run(operations, qkv, [SequenceRows(0, 20, [0, 1], 20)], cache, SMALL, AttentionRule(0.2))
+    assert out.abs().max() <= qkv.abs().max()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
