@@ -48,7 +48,7 @@ static int choose_token(const ChooseArguments& a, int r, Worker& worker) {
     TokenRow row((float*)memory, logits, a.num_tokens);
     a.shaping.apply(r, row);
     const Peak peak = peak_of(row.values, a.num_tokens);
-    if (a.temperature[r] == 0 || !std::isfinite(peak.value)) return most_likely(row.values, a.num_tokens, peak);
+    if (a.temperature[r] == 0 || !peak.is_finite || peak.value == -INFINITE) return most_likely(row.values, a.num_tokens, peak);
     Weights weights(row, peak.value, a.temperature[r], (float*)(memory + row_bytes));
     weights.filter({a.top_k[r], a.top_p[r], a.min_p[r]});
     return weights.draw(a.uniform[r]);

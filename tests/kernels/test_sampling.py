@@ -212,6 +212,17 @@ def test_rows_that_are_broken_are_marked_and_the_others_are_not(sampling: Sampli
     assert np.isfinite(logprobs.chosen[[0, 4]]).all()
 
 
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("place", [0, 20, 299])
+def test_a_bias_that_makes_no_number_marks_its_row(
+    sampling: SamplingOperations, place: int, temperature: float
+) -> None:
+    bias = SparseRows(np.array([0, 1, 1], np.int32), np.array([place], np.int32), np.array([math.nan], np.float32))
+    first, second = sampling.choose(random_logits(2, 300), choices(2, temperature, bias=bias))
+    assert first == NOT_FINITE
+    assert second >= 0
+
+
 def test_a_bias_of_minus_infinity_bans(sampling: SamplingOperations) -> None:
     offsets = np.array([0, 4, 4], np.int32)
     bans = SparseRows(offsets, np.arange(4, dtype=np.int32), np.full(4, -np.inf, np.float32))
