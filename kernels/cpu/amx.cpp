@@ -1,4 +1,4 @@
-// Leave to use AMX tiles. Linux gives it to a process that asks, for all its threads that begin later.
+// Leave to use AMX tiles. Linux gives it to a process that asks, for all its threads.
 #ifdef __AMX_TILE__
 #include <sys/syscall.h>
 #include <unistd.h>

@@ -34,6 +34,9 @@ class AttentionTiles {
         if ((n) > 3) ADD_TILE_PRODUCT(3, a, b, inputs(3), stride)       \
     }
 
+// The products begin with this: _tile_loadd does not say that it reads memory.
+#define FINISH_STORES() asm volatile("" ::: "memory")
+
 static inline void zero_tiles() {
     _tile_zero(0);
     _tile_zero(1);
@@ -58,6 +61,7 @@ static inline void store_tiles(int n, float* out, int stride) {
 // As `score`, for TILE queries.
 static inline void score_with_tiles(const bf16* queries, int64_t stride, const bf16* const* keys, int num_blocks,
                                     int head_dim, float* scores) {
+    FINISH_STORES();
     for (int b = 0; b < num_blocks; b += 4) {
         const int n = std::min(4, num_blocks - b);
         zero_tiles();
@@ -79,6 +83,7 @@ static inline void score_with_tiles(const bf16* queries, int64_t stride, const b
 static inline void add_values_with_tiles(const bf16* weights, const bf16* const* values, int num_blocks, int head_dim,
                                          float* out) {
     const int stride = head_dim * sizeof(float);  // a pair of values' row has as many bytes
+    FINISH_STORES();
     for (int column = 0; column < head_dim; column += 64) {
         const int n = std::min(4, (head_dim - column) / 16);
         load_tiles(n, out + column, stride);

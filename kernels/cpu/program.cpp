@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -48,8 +49,7 @@ class Team {
         if (deals_.size() < num_deals) deals_ = std::vector<Deal>(num_deals);
         for (size_t i = 0; i < num_deals; ++i) new (&deals_[i]) Deal;
         program_ = {operations, num_operations, step, num_workers, deals_.data()};
-        for (; num_helpers_ < num_workers - 1; ++num_helpers_)
-            std::thread(&Team::help, this, num_helpers_ + 1).detach();
+        add_helpers(num_workers - 1);
         if (num_workers > 1) {
             if (!++last_ticket_) ++last_ticket_;  // 0 says that nothing runs
             ticket_.store(last_ticket_);
@@ -61,6 +61,15 @@ class Team {
     }
 
   private:
+    void add_helpers(int wanted) {
+        try {
+            for (; num_helpers_ < wanted; ++num_helpers_)
+                std::thread(&Team::help, this, num_helpers_ + 1).detach();
+        } catch (const std::system_error&) {
+            // The system gives no more threads: those that are here do all the work, since nobody waits for a worker.
+        }
+    }
+
     [[noreturn]] void help(int index) {
         for (uint32_t seen = 0;;) {
             seen = await_ticket_after(seen);
