@@ -51,8 +51,8 @@ class Sampler:
             token_ids = self._operations.choose(logits, _choices(requests, recipes, masks))
         logprobs = self._logprobs(logits, token_ids, recipes)
         return [
-            Sample(token_id, logprobs.get(row)) if token_id >= 0 else _error(token_id, recipes[row], row in masks)
-            for row, token_id in enumerate(token_ids)
+            Sample(token_id, logprobs.get(row)) if token_id >= 0 else _error(token_id, request, recipe, row in masks)
+            for row, (token_id, request, recipe) in enumerate(zip(token_ids, requests, recipes, strict=True))
         ]
 
     def _logprobs(
@@ -117,7 +117,10 @@ def _floats(values: list[float]) -> npt.NDArray[np.float32]:
     return np.array(values, np.float32)
 
 
-def _error(token_id: int, recipe: Recipe, has_grammar: bool) -> EngineError:
+def _error(token_id: int, request: Request, recipe: Recipe, has_grammar: bool) -> EngineError:
+    if has_grammar and request.matcher is not None and request.matcher.error:
+        reason = request.matcher.error.splitlines()[0]
+        return InvalidRequest(f"the grammar can't be followed any further: {reason}", "grammar")
     if token_id == NOTHING_LEFT and recipe.bias is not None:
         return InvalidRequest("logit_bias bans every token that could follow", "logit_bias")
     if token_id == NOTHING_LEFT and has_grammar:

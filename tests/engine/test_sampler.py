@@ -18,6 +18,7 @@ from engine.sampling.sampler import Sampler
 from engine.types import GenerationRequest, SamplingParams
 from engine.validation import normalised
 from kernels.reference_sampling import ReferenceSampling
+from tests.engine.test_grammar import compiled
 
 VOCAB = 10
 LOGITS = torch.tensor([2.0, 1.5, 1.0, 0.5, 0.0, -0.5, -1.0, -1.5, -2.0, -2.5])
@@ -217,6 +218,17 @@ def test_a_mask_goes_before_penalties_and_an_empty_one_is_an_error() -> None:
     (error,) = sampler().choose(LOGITS[None], [make()], {0: mask()})
     assert isinstance(error, InvalidRequest)
     assert error.param == "grammar"
+
+
+def test_a_grammar_that_has_failed_says_why() -> None:
+    request = make(logit_bias={3: 1.0})
+    request.matcher = compiled("regex", "ab")
+    with pytest.raises(EngineError):
+        request.matcher.accept(ord("x"))  # as good as a mask that would have been too much work
+    (error,) = sampler().choose(LOGITS[None], [request], {0: mask()})
+    assert isinstance(error, InvalidRequest)
+    assert error.param == "grammar"
+    assert "any further: " in str(error)
 
 
 @pytest.mark.parametrize("how", [{"temperature": 0.0}, {}, {"top_p": 0.5}, {"repetition_penalty": 2.0, "logprobs": 3}])
