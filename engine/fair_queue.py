@@ -38,4 +38,6 @@ class DeficitRoundRobin:
         for key in ring:
             self._balances[key] = self._balances.get(key, 0) + paid
         for key in [key for key in self._balances if key not in ring]:
-            self._balances[key] = min(0, self._balances[key] + paid)
+            self._balances[key] += paid
+            if self._balances[key] >= 0:  # also, so that keys that are seen once don't add up
+                del self._balances[key]
