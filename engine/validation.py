@@ -24,6 +24,8 @@ def check_options(options: EngineOptions) -> None:
     for name in ("max_batch_tokens", "max_batch_size", "kv_cache_mb"):
         if getattr(options, name) < 1:
             raise ValueError(f"{name} must be at least 1, not {getattr(options, name)}")
+    if options.num_threads is not None and options.num_threads < 1:
+        raise ValueError(f"num_threads must be at least 1, not {options.num_threads}")
     if options.max_waiting < 0:
         raise ValueError(f"max_waiting must be at least 0, not {options.max_waiting}")
     if not 0 <= options.max_wait_ms < math.inf:

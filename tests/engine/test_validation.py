@@ -103,6 +103,7 @@ def test_a_request_without_a_seed_gets_one_of_its_own() -> None:
         {"max_batch_tokens": 0},
         {"max_batch_size": 0},
         {"kv_cache_mb": 0},
+        {"num_threads": 0},
         {"max_waiting": -1},
         {"max_wait_ms": math.nan},
         {"max_model_len": 1},
