@@ -204,7 +204,7 @@ def test_a_stop_string_complete_at_the_last_token_is_a_stop() -> None:
     assert (text(answer), answer[-1].finish_reason) == ("so", "stop")
 
 
-def test_characters_come_whole_and_a_cut_one_is_replaced_at_the_end() -> None:
+def test_characters_come_whole_and_one_that_the_end_cuts_off_never_does() -> None:
     smile = "🙂".encode()
     answer = ask(make(ToyRunner(script={"r": script(smile, smile, EOS)})), [1])
     assert [delta.text for delta in answer] == ["🙂", "🙂", ""]
