@@ -10,6 +10,7 @@ from kernels.matrix import GROUP_SIZE, Matrix, QuantisedMatrix
 from kernels.operations import (
     Activation,
     AttentionRule,
+    CacheDtype,
     ExpertRule,
     HeadNorms,
     HeadShape,
@@ -21,7 +22,8 @@ from kernels.reference import ReferenceOperations
 from kernels.sampling import RowChoices
 
 _TOLERANCE = 0.03  # of the largest value: bfloat16 has 8 bits, and sums of a few hundred products are compared
-_ROWS, _SIZE, _OUTPUTS = 13, 96, 80
+_FP8_TOLERANCE = 0.15  # its codes have 3 bits of fraction, and a number near the middle becomes either neighbour
+_ROWS, _SIZE, _OUTPUTS, _VOCABULARY = 13, 96, 80, 300
 
 Result = Callable[[Operations], torch.Tensor]
 
@@ -36,7 +38,7 @@ def run_self_test(operations: Operations, heads: HeadShape) -> None:
     for name, result in _results(heads).items():
         found, wanted = result(operations).float(), result(twin).float()
         deviation = float((found - wanted).abs().max() / wanted.abs().max())
-        if not deviation <= _TOLERANCE:  # written so that NaN fails
+        if not deviation <= (_FP8_TOLERANCE if "fp8" in name else _TOLERANCE):  # written so that NaN fails
             raise SelfTestError(f"{name} deviates by {deviation:.3g} of the largest value")
 
 
@@ -51,14 +53,15 @@ def _results(heads: HeadShape) -> dict[str, Result]:
     matrices: dict[str, Matrix] = {"float": random(_OUTPUTS, _SIZE)}
     matrices |= {f"{bits} bit": random_quantised(bits, _OUTPUTS, _SIZE, generator) for bits in (4, 8)}
     token_ids = torch.randint(_OUTPUTS, (_ROWS,), generator=generator)
-    # The first five rows are generated tokens', so products run both of their kernels.
-    batch = TokenBatch([SequenceRows(8, _ROWS, [0, 1], 16)], torch.device("cpu"))
+    # Products have a kernel for prompts' rows, one for few generated tokens' and, with AMX, one for many: the batch has
+    # four of the first and nine of the last, `logits` has a few.
+    batch, few = TokenBatch([SequenceRows(8, _ROWS, [0, 1], 12)], torch.device("cpu")), 5
 
     def linear(matrix: Matrix) -> Result:
         return lambda o: o.linear(x.to(o.dtype), o.pack([matrix], bias), batch)
 
     def logits(matrix: Matrix, softcap: float | None = None) -> Result:
-        return lambda o: o.logits(x.to(o.dtype), o.pack_head(matrix), batch.num_generated, softcap)
+        return lambda o: o.logits(x.to(o.dtype), o.pack_head(matrix), few, softcap)
 
     def embedding(matrix: Matrix) -> Result:
         return lambda o: o.embed(token_ids, o.pack_embedding(matrix), 0.5)
@@ -66,8 +69,8 @@ def _results(heads: HeadShape) -> dict[str, Result]:
     def gated(activation: Activation) -> Result:
         return lambda o: o.gated(x.to(o.dtype), activation)
 
-    def attention(rule: AttentionRule, norms: HeadNorms | None = None) -> Result:
-        return lambda o: attention_of(o, heads, rule, norms)
+    def attention(rule: AttentionRule, norms: HeadNorms | None = None, dtype: CacheDtype = "auto") -> Result:
+        return lambda o: attention_of(o, heads, rule, norms, dtype)
 
     results = {
         "add_rms_norm": lambda o: o.add_rms_norm(x.clone(), update.to(o.dtype), norm, 1e-5),
@@ -89,10 +92,18 @@ def _results(heads: HeadShape) -> dict[str, Result]:
     norms = HeadNorms(random(heads.head_dim).abs(), random(heads.head_dim).abs(), 1e-5)
     results["rope_and_store and paged_attention"] = attention(AttentionRule(scale))
     results["attention with norms, softcap and window"] = attention(AttentionRule(scale, 10.0, 20), norms)
-    wide, choices = 3 * random(_ROWS, 300), _choices_of_all_kinds()
-    results["argmax"] = lambda o: torch.tensor(o.sampling.argmax(wide))
-    results["choice of tokens"] = lambda o: torch.tensor(o.sampling.choose(wide, choices))
+    results["attention over int8"] = attention(AttentionRule(scale), dtype="int8")
+    results["attention over fp8"] = attention(AttentionRule(scale), dtype="fp8")
+    wide, choices = 3 * random(_ROWS, _VOCABULARY), _choices_of_all_kinds()
+    results["argmax"] = lambda o: _one_hot(o.sampling.argmax(wide))
+    results["choice of tokens"] = lambda o: _one_hot(o.sampling.choose(wide, choices))
+    results["logprobs"] = lambda o: torch.from_numpy(o.sampling.logprobs(wide, token_ids.tolist(), 5).top)
     return results
+
+
+def _one_hot(token_ids: list[int]) -> torch.Tensor:
+    """[R, V]: an id that is nearly right deviates as much as any other."""
+    return (torch.tensor(token_ids)[:, None] == torch.arange(_VOCABULARY)).float()
 
 
 def _choices_of_all_kinds() -> RowChoices:
@@ -115,11 +126,15 @@ def random_quantised(bits: int, outputs: int, inputs: int, generator: torch.Gene
 
 
 def attention_of(
-    operations: Operations, heads: HeadShape, rule: AttentionRule, norms: HeadNorms | None = None
+    operations: Operations,
+    heads: HeadShape,
+    rule: AttentionRule,
+    norms: HeadNorms | None = None,
+    dtype: CacheDtype = "auto",
 ) -> torch.Tensor:
     """The second step's rows of two sequences: a token after a prompt of 21; the rest of a prompt of 40, and two."""
     generator = torch.Generator().manual_seed(1)
-    cache: KVCache = operations.new_cache(1, 6, heads)
+    cache: KVCache = operations.new_cache(1, 6, heads, dtype)
     angles = torch.outer(torch.arange(64.0), torch.rand(heads.head_dim // 2, generator=generator))
     tables = ((4, 1, 3), (0, 5, 2))
     out = torch.empty(0)

@@ -13,6 +13,7 @@ from kernels.cpu import build
 from kernels.cpu.build import LEVELS, KernelUnavailableError, load_library
 from kernels.operations import HeadShape, ModelShape, PackedWeight
 from kernels.reference import ReferenceOperations
+from kernels.reference_sampling import ReferenceSampling
 from kernels.self_test import SelfTestError, run_self_test
 
 CPU, SHAPE = torch.device("cpu"), ModelShape(HeadShape(9, 3, 64), 576, 1536, 30)
@@ -174,13 +175,38 @@ class WrongProduct(ReferenceOperations):
         return y
 
 
+class WrongToken(ReferenceSampling):
+    def argmax(self, logits: torch.Tensor) -> list[int]:
+        first, *others = super().argmax(logits)
+        return [first + 1, *others]
+
+
+class WrongSampling(ReferenceOperations):
+    def __init__(self, device: torch.device) -> None:
+        super().__init__(device)
+        self.sampling = WrongToken()
+
+
+class WrongForMany(ReferenceOperations):
+    """As if the tiles that only many generated rows use were wrong."""
+
+    def linear(self, x: torch.Tensor, weight: PackedWeight, batch: TokenBatch) -> torch.Tensor:
+        return super().linear(x, weight, batch) * (1.0 if batch.num_generated < 8 else 1.1)
+
+
 class NanAttention(ReferenceOperations):
     def paged_attention(self, *arguments: object) -> torch.Tensor:
         return super().paged_attention(*arguments) * float("nan")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
-    ("wrong", "message"), [(WrongProduct(CPU), "linear.* deviates"), (NanAttention(CPU), "attention deviates by nan")]
+    ("wrong", "message"),
+    [
+        (WrongProduct(CPU), "linear.* deviates"),
+        (WrongForMany(CPU), "linear.* deviates"),
+        (WrongSampling(CPU), "argmax deviates"),
+        (NanAttention(CPU), "attention deviates by nan"),
+    ],
 )
 def test_the_self_test_finds_a_wrong_kernel(wrong: ReferenceOperations, message: str) -> None:
     run_self_test(ReferenceOperations(CPU), SHAPE.heads)
