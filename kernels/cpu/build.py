@@ -63,14 +63,14 @@ def load_library(level: Level, sources: Sequence[Path] | None = None) -> ctypes.
     key = hashlib.sha256()
     for source in (*sources, *sorted(FOLDER.glob("*.h"))):
         key.update(source.read_bytes())
-    key.update(repr((options, compiler, _version(compiler))).encode())
-    target = _cache_folder() / f"{level.name}-{key.hexdigest()[:24]}.so"
     try:
+        key.update(repr((options, compiler, _version(compiler))).encode())
+        target = _cache_folder() / f"{level.name}-{key.hexdigest()[:24]}.so"
         if not target.exists():
             _compile(compiler, options, sources, target)
         library = ctypes.CDLL(str(target))
-    except OSError as error:
-        raise KernelUnavailableError(f"{target} can't be built or loaded ({error})") from error
+    except (OSError, RuntimeError) as error:  # RuntimeError: there is no home directory
+        raise KernelUnavailableError(f"the kernels can't be built or loaded ({error})") from error
     if hasattr(library, "request_amx") and library.request_amx() != 0:
         raise KernelUnavailableError(
             "the operating system does not let this process use AMX (Linux 5.16 or later does)"

@@ -113,6 +113,27 @@ def test_a_compiler_that_fails_is_quoted(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert list((tmp_path / "cache" / "tollhouse").iterdir()) == []
 
 
+def test_a_compiler_that_can_not_be_run_is_an_obstacle(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pretend(monkeypatch, FLAGS)
+    compiler = tmp_path / "compiler"
+    compiler.write_bytes(b"\x7fELF of another machine")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    with pytest.raises(KernelUnavailableError, match=r"can't be built or loaded .*compiler"):
+        load_library(LEVELS["avx2"])
+
+
+def test_without_a_home_there_is_no_place_for_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    pretend(monkeypatch, FLAGS)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    with pytest.raises(KernelUnavailableError, match="home directory"):
+        load_library(LEVELS["avx2"])
+
+
 def test_all_words_of_the_compilers_name_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """CXX="ccache g++" is a launcher and a compiler."""
     pretend(monkeypatch, FLAGS)

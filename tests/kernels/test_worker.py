@@ -1,6 +1,7 @@
 """Every item of every deal is done once, and before what needs it, whatever the number of workers and their speed."""
 
 import ctypes
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -77,3 +78,21 @@ def test_a_long_chain_is_carried_out_in_order(machine: Machine) -> None:
         wanted = shuffled(wanted)
     for _ in range(10):
         assert torch.equal(program(numbers(4, 40), 0), wanted)
+
+
+def test_programs_of_several_callers_run_one_after_the_other(machine: Machine) -> None:
+    """Two engines of one process have a machine each, and the team of threads in common."""
+    num_workers = torch.get_num_threads()
+
+    def call_many(seed: int) -> bool:
+        torch.set_num_threads(num_workers)  # OpenMP's count is each thread's own
+        mine, x = Machine(machine._library), numbers(3, 50 + seed)
+        for _ in range(100):
+            kept, out = torch.zeros_like(x), torch.zeros_like(x)
+            mine.call("shuffle", Arguments, (3, 0), x=x, kept=kept, out=out, size=50 + seed, grain=7, nap_us=0)
+            if not torch.equal(out, shuffled(x)):
+                return False
+        return True
+
+    with ThreadPoolExecutor(3) as pool:
+        assert all(pool.map(call_many, range(3)))
