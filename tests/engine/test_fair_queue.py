@@ -41,6 +41,14 @@ def test_who_is_absent_pays_debts_and_saves_nothing_up() -> None:
     assert turns.next("ab") == "b"
 
 
+def test_keys_that_are_seen_once_leave_nothing_behind() -> None:
+    turns = DeficitRoundRobin(quantum=10)
+    for guest in range(100):
+        turns.charge(str(guest), 10)
+        turns.charge(turns.next(["host"]), 10)
+    assert len(turns._balances) <= 3
+
+
 def test_debts_are_forgotten_together() -> None:
     turns = DeficitRoundRobin(quantum=10)
     turns.charge("a", 1000)
