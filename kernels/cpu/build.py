@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,25 +80,34 @@ def load_library(level: Level, sources: Sequence[Path] | None = None) -> ctypes.
 
 
 def _compile(compiler: list[str], options: list[str], sources: Sequence[Path], target: Path) -> None:
-    """One compiler run a file, at once; the result appears under its name whole or not at all."""
+    """One compiler run a file, as many at once as there are cores: each takes up to 300 MB.
+
+    The result appears under its name whole or not at all.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
-        objects = [Path(scratch, source.stem + ".o") for source in sources]
-        runs = [
-            subprocess.Popen(
-                [*compiler, *options, "-c", str(source), "-o", str(out)], stderr=subprocess.PIPE, text=True
-            )
-            for source, out in zip(sources, objects, strict=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as scratch, ThreadPoolExecutor(os.cpu_count()) as pool:
+        objects = [str(Path(scratch, source.stem + ".o")) for source in sources]
+        commands = [
+            [*compiler, *options, "-c", str(source), "-o", out] for source, out in zip(sources, objects, strict=True)
         ]
-        failures = [errors for run in runs if (errors := run.communicate()[1]) and run.returncode]
-        if failures:
-            raise KernelUnavailableError(f"{' '.join(compiler)} can't compile the kernels: {failures[0].strip()[:500]}")
+        for errors in pool.map(_errors_of, commands):
+            if errors is not None:
+                raise KernelUnavailableError(f"{' '.join(compiler)} can't compile the kernels: {errors}")
         library = Path(scratch, target.name)
-        link = [*compiler, "-shared", "-pthread", *map(str, objects), "-o", str(library)]
-        linked = subprocess.run(link, capture_output=True, text=True, check=False)
-        if linked.returncode:
-            raise KernelUnavailableError(f"{' '.join(compiler)} can't link the kernels: {linked.stderr.strip()[:500]}")
+        errors = _errors_of([*compiler, "-shared", "-pthread", *objects, "-o", str(library)])
+        if errors is not None:
+            raise KernelUnavailableError(f"{' '.join(compiler)} can't link the kernels: {errors}")
         library.replace(target)
+
+
+def _errors_of(command: list[str]) -> str | None:
+    """What a compiler that failed says, from its first error on: warnings about its own headers come before."""
+    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+    if not done.returncode:
+        return None
+    lines = done.stderr.strip().splitlines()
+    first = next((i for i, line in enumerate(lines) if "error" in line), 0)
+    return "\n".join(lines[first:])[:500]
 
 
 def _compilers() -> list[list[str]]:

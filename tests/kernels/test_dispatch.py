@@ -101,10 +101,13 @@ def test_without_a_compiler_the_message_names_the_remedy(
     ]
 
 
-def test_a_compiler_that_fails_is_quoted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize("said", ["no such option", "a.h:1: warning\n" * 300 + "a.cpp:2: error: no such option"])
+def test_a_compiler_that_fails_is_quoted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, said: str) -> None:
+    """Its error, however much it warns of before."""
     pretend(monkeypatch, FLAGS)
+    (tmp_path / "said").write_text(said)
     compiler = tmp_path / "compiler"
-    compiler.write_text("#!/bin/sh\necho 'no such option' >&2\nexit 1\n")
+    compiler.write_text(f"#!/bin/sh\ncat {tmp_path}/said >&2\nexit 1\n")
     compiler.chmod(0o755)
     monkeypatch.setenv("CXX", str(compiler))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
