@@ -44,6 +44,14 @@ def test_values_are_those_of_the_format(kind: Kind) -> None:
     assert expected.std() > 0.01
 
 
+@pytest.mark.parametrize("kind", [Kind.Q4_1, Kind.Q5_0])
+def test_what_is_unpacked_in_pieces_is_whole(monkeypatch: pytest.MonkeyPatch, kind: Kind) -> None:
+    tensor = random_tensor(kind)
+    whole = dequantise(tensor)
+    monkeypatch.setattr("engine.loader.gguf_blocks._CHUNK", 5)  # of 12 blocks
+    assert torch.equal(dequantise(tensor), whole)
+
+
 def test_scales_stay_halves_unless_their_shift_is_none() -> None:
     small, large = (GGUFTensor("t", Kind.Q8_0, (1, 32), q8_block(scale)) for scale in (0.5, 60000.0))
     assert matrix(small).minimums.dtype == torch.float16  # type: ignore[union-attr]
