@@ -55,9 +55,10 @@ def _step(rows: Rows) -> Step:
 
 
 class _Call:
-    """One kernel's call; `values` by the names of its arguments' fields: tensors (or None) for pointers, structures or
+    """One kernel's call.
 
-    arrays of them for pointers too, and numbers.
+    values: by the names of its arguments' fields. Tensors (or None), structures and arrays of them become pointers;
+    numbers stay numbers.
     """
 
     def __init__(self, kernel: str, address: int, arguments: type[ctypes.Structure], values: dict[str, Any]) -> None:
@@ -191,7 +192,10 @@ class Program:
         assert num_rows <= self._max_rows
         assert all(mine is given for mine, given in zip(self._constants or (), constants, strict=True))
         self._argument[:num_rows].copy_(x)
-        return _step((num_rows, rows) if isinstance(rows, int) else rows)
+        step = _step((num_rows, rows) if isinstance(rows, int) else rows)
+        assert step.num_rows == num_rows, "the step has other rows than the tensor"
+        assert 0 <= step.num_generated <= num_rows
+        return step
 
     def _record(self, x: torch.Tensor, rows: TokenBatch | int, constants: tuple[Any, ...]) -> None:
         argument = torch.empty(self._max_rows, *x.shape[1:], dtype=x.dtype, device="meta")

@@ -82,6 +82,14 @@ def test_more_rows_than_there_is_room_for(machine: Machine) -> None:
         program(token_ids(5), 0)
 
 
+def test_a_step_of_other_rows_than_the_tensor_has(machine: Machine) -> None:
+    """It would be carried out beyond the arena's end."""
+    program = machine.record(lambda tokens, rows: embed(machine, tokens, TABLES[32], 1.0), 8)
+    for rows in (TokenBatch([SequenceRows(0, 9, [0], 9)], torch.device("cpu")), 6):
+        with pytest.raises(AssertionError):
+            program(token_ids(5), rows)
+
+
 def test_what_no_operation_made_is_refused(machine: Machine) -> None:
     """torch's own operations would be done while recording, and never again."""
 
