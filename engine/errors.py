@@ -30,7 +30,9 @@ class InvalidRequest(EngineError):
 
 class PromptTooLong(InvalidRequest):
     def __init__(self, num_tokens: int, limit: int) -> None:
-        super().__init__(f"the prompt has {num_tokens} tokens; this model's context holds {limit}", "messages")
+        super().__init__(
+            f"the prompt has {num_tokens} tokens; this model's context holds {limit}, the answer included", "messages"
+        )
         self.num_tokens = num_tokens
         self.limit = limit
 

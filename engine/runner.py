@@ -48,8 +48,7 @@ class Runner:
         # The tables of positions: a file's claim of a long context must not take more memory than the cache can use.
         self._num_positions = min(context_length, self.num_blocks * BLOCK_SIZE)
         self._model = build_model(config, checkpoint.weights, self._operations, self._num_positions)
-        cache = self._operations.new_cache(config.num_layers, self.num_blocks, heads, options.kv_cache_dtype)
-        self._memory = BlockMemory(cache, self.num_host_blocks)
+        self._memory = self._block_memory(options, config.num_layers, heads)
         self._forward = self._operations.compile(self._model.forward, max_rows=options.max_batch_tokens)
         self._logits = self._operations.compile(self._model.logits, max_rows=max(options.max_batch_size, SLICE))
         self._decode = self._operations.compile(self._forward_to_logits, max_rows=options.max_batch_size)
@@ -154,6 +153,16 @@ class Runner:
                 if embedding is not None:
                     found[request] = embedding
         return found
+
+    def _block_memory(self, options: EngineOptions, num_layers: int, heads: HeadShape) -> BlockMemory:
+        try:
+            cache = self._operations.new_cache(num_layers, self.num_blocks, heads, options.kv_cache_dtype)
+            return BlockMemory(cache, self.num_host_blocks)
+        except (MemoryError, OSError, RuntimeError) as error:  # torch's own is a RuntimeError
+            raise ModelLoadError(
+                f"there is no memory for kv_cache_mb = {options.kv_cache_mb} and swap_space_gb = "
+                f"{options.swap_space_gb:g} ({str(error)[:200]}): lower them"
+            ) from error
 
     def _forward_to_logits(self, token_ids: torch.Tensor, batch: TokenBatch, cache: KVCache) -> torch.Tensor:
         """Of every row, in one program: nothing stands between the model's last norm and its head."""

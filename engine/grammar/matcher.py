@@ -61,7 +61,7 @@ class Matcher:
                 raise EngineError("the answer ended before its grammar was satisfied")
             self._has_ended = True
         elif not self._matcher.consume_token(token_id):
-            raise EngineError(f"token {token_id} does not fit the grammar: {self.error.splitlines()[0]}")
+            raise EngineError(f"token {token_id} does not fit the grammar: {self.error.partition(chr(10))[0]}")
 
     def fork(self) -> Matcher:
         """Another matcher in the same state, from which it goes its own way."""

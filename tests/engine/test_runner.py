@@ -144,10 +144,7 @@ def test_a_prompt_run_token_by_token_has_the_bits_of_one_chunk(runner: Runner) -
 def test_a_seed_gives_the_same_tokens_alone_and_among_others(runner: Runner) -> None:
     def run(companions: int) -> list[int]:
         seeded = make_request([500, 501, 502], [0, 1], temperature=1.0, seed=42)
-        others = [
-            make_request([600 + i], [2 + i], temperature=1.0, top_k=i, seed=i)
-            for i in range(companions)
-        ]
+        others = [make_request([600 + i], [2 + i], temperature=1.0, top_k=i, seed=i) for i in range(companions)]
         return generate(runner, [seeded, *others], 8)[0]
 
     alone = run(0)
@@ -174,6 +171,7 @@ def test_info_tells_the_model(runner: Runner) -> None:
     ("change", "message"),
     [
         ({"kv_cache_mb": 0}, "raise kv_cache_mb"),
+        ({"swap_space_gb": 1e7}, "lower them"),
         ({"device": "tpu9"}, "use auto, cpu or cuda"),
         ({"model": "/nowhere/model.gguf"}, "no such file"),
     ],
