@@ -135,7 +135,5 @@ class _Vocabulary:
 def _bpe(**options: Any) -> Backend:
     try:
         return Backend(models.BPE(**options))
-    except (
-        Exception
-    ) as error:  # the Rust library raises plain Exception for whatever is wrong with vocabulary and merges
+    except Exception as error:  # all that the Rust library raises, whatever is wrong with vocabulary and merges
         raise ModelLoadError(f"the file's BPE merges are unusable ({error}); {REMEDY}") from error

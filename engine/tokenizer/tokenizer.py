@@ -60,6 +60,11 @@ class Tokenizer:
         for name, token_id in (("bos", bos_id), ("eos", eos_id), *(("eos", each) for each in eos_ids)):
             if token_id is not None and (not isinstance(token_id, int) or token_id < 0):
                 raise ModelLoadError(f"the {name} token's id is {token_id!r}, no token id; the file is damaged")
+        for name, token_id in (("bos", bos_id), ("eos", eos_id)):
+            if token_id is not None and token_id >= len(token_bytes):
+                raise ModelLoadError(
+                    f"the {name} token's id is {token_id}, beyond the {len(token_bytes)} tokens; the file is damaged"
+                )
         self._backend = backend
         self._backend.encode_special_tokens = True  # special tokens are cut out by `_special`, not by the backend
         self._bytes = token_bytes

@@ -97,6 +97,7 @@ def test_a_message_cannot_write_control_tokens(tokenizer: Tokenizer) -> None:
         ({"tokenizer.ggml.bos_token_id": [1]}, r"bos token's id is \[1\]"),
         ({"tokenizer.ggml.eos_token_id": "two"}, "eos token's id is 'two'"),
         ({"tokenizer.ggml.eos_token_id": -1}, "eos token's id is -1"),
+        ({"tokenizer.ggml.bos_token_id": 49152}, "bos token's id is 49152, beyond the 49152 tokens"),
     ],
 )
 def test_unusable_metadata_says_what_would_help(
