@@ -50,7 +50,8 @@ class Worker {
     template <class F>
     void deal(int n, int grain, F f) {
         Deal& deal = *next_deal_++;
-        if (deal.closed.load(std::memory_order_acquire)) return;  // asked after n was read: if it isn't closed, n is valid
+        std::atomic_signal_fence(std::memory_order_seq_cst);  // n is read before: if the deal isn't closed then, n is valid
+        if (deal.closed.load(std::memory_order_acquire)) return;
         if (n <= 0) deal.closed.store(1, std::memory_order_release);
         for (int first; (first = deal.next.fetch_add(grain, std::memory_order_relaxed)) < n;) {
             const int last = std::min(first + grain, n);

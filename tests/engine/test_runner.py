@@ -15,9 +15,9 @@ from engine.plan import PlannedSequence, StepPlan
 from engine.runner import Runner
 from engine.types import EngineOptions
 
-# Logits by which the reference's favourite must lead before its loss would be an error: in the kernels bfloat16 weights
-# and activations move a prompt token's logits by up to 0.6 of their 20 or so, activations in int8 a generated token's by
-# up to 1.9; float32 moves them by 1e-4.
+# Logits by which the reference's favourite must lead before its loss would be an error. In the kernels bfloat16 moves
+# the logits of a prompt's tokens by up to 0.6 of their 20 or so, int8 those of generated tokens by up to 1.9; float32
+# moves them by 1e-4.
 MARGINS = {
     ("bfloat16", "prompt"): 0.3,
     ("bfloat16", "generated"): 0.5,
