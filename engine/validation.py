@@ -2,6 +2,7 @@
 
 import math
 import secrets
+import typing
 from array import array
 from collections.abc import Sequence
 from typing import TypeGuard
@@ -9,7 +10,7 @@ from typing import TypeGuard
 import msgspec
 
 from engine.errors import InvalidRequest, PromptTooLong
-from engine.types import EngineOptions, GenerationRequest, SamplingParams
+from engine.types import EngineOptions, GenerationRequest, KVCacheDtype, SamplingParams
 
 MAX_TEMPERATURE = 2.0
 MAX_PENALTY = 2.0  # of frequency and presence, to either side: OpenAI's range
@@ -26,6 +27,9 @@ def check_options(options: EngineOptions) -> None:
             raise ValueError(f"{name} must be at least 1, not {getattr(options, name)}")
     if options.num_threads is not None and options.num_threads < 1:
         raise ValueError(f"num_threads must be at least 1, not {options.num_threads}")
+    if options.kv_cache_dtype not in typing.get_args(KVCacheDtype):
+        known = ", ".join(typing.get_args(KVCacheDtype))
+        raise ValueError(f"kv_cache_dtype must be one of {known}, not {options.kv_cache_dtype!r}")
     if options.max_waiting < 0:
         raise ValueError(f"max_waiting must be at least 0, not {options.max_waiting}")
     if not 0 <= options.max_wait_ms < math.inf:

@@ -23,6 +23,8 @@ RedisUrl = Annotated[str, Meta(pattern=r"^$|^(redis|rediss|unix)://")]
 Name = Annotated[str, Meta(min_length=1, pattern=r"^[^\s]+$")]
 
 
+MAX_MEMORY_MB = 1 << 24  # 16 TiB: more is a slip of the keyboard
+MAX_THREADS = 1024
 AUTO = "auto"  # the model name that leaves the choice to the router
 EMBEDDER = "embedder"  # the engine name that stands for the [embedding] model
 
@@ -87,16 +89,16 @@ class RouterConfig(_Section, frozen=True):
 class EngineConfig(_Section, frozen=True):
     name: Name
     model: str
-    device: str = "auto"
-    kv_cache_mb: PositiveInt = 512
+    device: Annotated[str, Meta(pattern=r"^(auto|cpu|cuda(:\d+)?)$")] = "auto"
+    kv_cache_mb: Annotated[int, Meta(gt=0, le=MAX_MEMORY_MB)] = 512
     max_batch_tokens: PositiveInt = 512
     max_batch_size: PositiveInt = 64
     max_wait_ms: Annotated[float, Meta(ge=0)] = 2.0
     max_waiting: PositiveInt = 1024
     max_model_len: PositiveInt | None = None
-    num_threads: PositiveInt | None = None
+    num_threads: Annotated[int, Meta(gt=0, le=MAX_THREADS)] | None = None
     kv_cache_dtype: KVCacheDtype = "auto"
-    swap_space_gb: Annotated[float, Meta(ge=0)] = 0.0
+    swap_space_gb: Annotated[float, Meta(ge=0, le=MAX_MEMORY_MB / 1024)] = 0.0
     prefix_caching: bool = True
     exact_prefix: bool = False
     bf16_copy: bool = True

@@ -44,7 +44,21 @@ def _explain(error: msgspec.ValidationError, tree: dict[str, Any], struct: type[
                 if str(same) == str(error):
                     path = path.replace("[...]", f".{key}", 1)
                     break
+    if message.startswith("Invalid enum value"):
+        found = message.split("'")[1] if "'" in message else ""
+        choices = _choices(path, struct)
+        message += f" (one of {', '.join(choices)}){suggest(found, choices)}"
     return f"{path}: {message}" if path else message
+
+
+def _choices(path: str, kind: Any) -> list[str]:
+    """The words that a Literal at `path` ("engine[0].kv_cache_dtype") allows."""
+    for name in path.replace("]", "").replace("[", ".").split("."):
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            kind = typing.get_type_hints(kind)[name]
+        else:  # an entry of a tuple or of a table
+            kind = typing.get_args(kind)[1 if typing.get_origin(kind) is dict else 0]
+    return [str(choice) for choice in typing.get_args(kind)]
 
 
 def complain_about_unknown_keys(

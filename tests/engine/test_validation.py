@@ -105,6 +105,7 @@ def test_a_request_without_a_seed_gets_one_of_its_own() -> None:
         {"kv_cache_mb": 0},
         {"num_threads": 0},
         {"max_waiting": -1},
+        {"kv_cache_dtype": "int4"},
         {"max_wait_ms": math.nan},
         {"max_model_len": 1},
         {"swap_space_gb": -1.0},

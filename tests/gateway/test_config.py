@@ -29,6 +29,25 @@ def test_the_shipped_file_is_good_and_names_every_key() -> None:
             assert f"{key} = " in text, f"{key} is not in config.toml"
 
 
+ENGINE = "[[engine]]\nname = 'e'\nmodel = 'm'\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("kv_cache_dtype = 'int4'", "Invalid enum value 'int4' (one of auto, int8, fp8); did you mean 'int8'?"),
+        ("device = 'gpu'", "device"),
+        ("swap_space_gb = inf", "swap_space_gb"),
+        ("kv_cache_mb = 99999999", "kv_cache_mb"),
+        ("num_threads = 5000", "num_threads"),
+    ],
+)
+def test_an_engine_that_could_not_start_is_refused(line: str, message: str) -> None:
+    (fault,) = faults(MODEL + ENGINE + line)
+    assert fault.startswith("engine[0].")
+    assert message in fault
+
+
 MODEL = "[[provider]]\nname = 'p'\nbase_url = 'http://127.0.0.1:1/v1'\n[[model]]\nname = 'm'\nprovider = 'p'\n"
 
 
