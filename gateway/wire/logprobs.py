@@ -54,7 +54,7 @@ class TextLogprobs:
 
     def __init__(self) -> None:
         self._offset = 0
-        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="ignore")
 
     def take(self, tokens: Sequence[TokenLogprob]) -> dict[str, Any]:
         offsets = []

@@ -1,6 +1,5 @@
 """Text comes in whole characters, however tokens cut their bytes."""
 
-import codecs
 from itertools import pairwise
 
 import pytest
@@ -31,8 +30,8 @@ def test_tokens_without_text_show_nothing_and_disturb_nothing() -> None:
     assert stream([b"\xe6\xbc", b"", b"\xa2"]) == ["", "", "漢"]
 
 
-def test_bytes_that_can_never_be_a_character_become_the_replacement_character() -> None:
-    assert stream([b"a\xff", b"b"]) == ["a\ufffd", "b"]
+def test_bytes_that_can_never_be_a_character_are_left_out() -> None:
+    assert stream([b"a\xff", b"b", b"\xe6\xbc", b"c"]) == ["a", "b", "", "c"]
 
 
 def test_a_character_that_the_end_cut_off_never_comes() -> None:
@@ -54,8 +53,4 @@ def test_a_replacement_character_that_the_model_wrote_itself_passes() -> None:
 def test_the_pieces_joined_are_the_whole_decoded(data: bytes, cuts: list[int]) -> None:
     edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
     pieces = [data[a:b] for a, b in pairwise(edges)]
-    whole = codecs.getincrementaldecoder("utf-8")(errors="replace").decode(
-        data
-    )  # keeps back what may still be completed
-    assert "".join(stream(pieces)) == whole
-    assert data.decode("utf-8", errors="replace") in (whole, whole + "\ufffd")
+    assert "".join(stream(pieces)) == data.decode("utf-8", errors="ignore")
