@@ -65,7 +65,7 @@ def vllm_cpu(python: str, model: Path, threads: int) -> Contestant:
     command = [
         *(python, "-m", "vllm.entrypoints.openai.api_server", "--model", str(model), "--served-model-name", "bench"),
         *("--port", str(port), "--dtype", "bfloat16", "--max-model-len", str(CONTEXT), "--max-num-seqs", "64"),
-        *("--no-enable-prefix-caching", "--disable-log-requests"),
+        "--no-enable-prefix-caching",
     ]
     cores = ",".join(map(str, range(threads)))
     env = {"VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_CPU_OMP_THREADS_BIND": cores, "VLLM_NO_USAGE_STATS": "1"}
