@@ -105,7 +105,9 @@ def _chosen(tools: Sequence[Tool], choice: dict[str, Any], most: int | None) -> 
         raise invalid("tool_choice.allowed_tools.mode", "expected 'auto' or 'required'")
     where = "tool_choice.allowed_tools.tools"
     named = [_named(tools, entry, f"{where}[{index}]") for index, entry in enumerate(allowed["tools"])]
-    return Toolbox(tuple(dict.fromkeys(named)), must_call=allowed["mode"] == "required", most=most)
+    return Toolbox(
+        tuple({tool.name: tool for tool in named}.values()), must_call=allowed["mode"] == "required", most=most
+    )
 
 
 def _named(tools: Sequence[Tool], entry: Any, where: str) -> Tool:
