@@ -14,9 +14,9 @@ import msgspec
 
 from engine.answer import Answer
 from engine.choices import BestOf, check_choices, make_choices
-from engine.errors import EngineError, StepFailed, TemplateError
+from engine.errors import EngineError, StepFailed, SwitchedOff, TemplateError
 from engine.plan import ModelRunner, PlannedSequence, Sample, StepPlan, StepResult, TokenTable
-from engine.request import Request, Status
+from engine.request import Request, Status, TokenMatcher
 from engine.scheduler import Scheduler
 from engine.tools.format import ToolFormat
 from engine.types import (
@@ -26,6 +26,7 @@ from engine.types import (
     EngineStats,
     FinishReason,
     GenerationRequest,
+    Grammar,
     LoadProgress,
 )
 from engine.validation import check_options, validated
@@ -64,6 +65,7 @@ class Engine:
         self.scheduler = Scheduler(
             options, self._runner.num_blocks, self._runner.block_size, self._runner.num_host_blocks
         )
+        self._lark_grammars = options.lark_grammars
         self._max_choices = options.max_batch_size + options.max_waiting
         self._answers: dict[Request, Answer] = {}  # of every choice that has not ended
         self._best_of: dict[Request, BestOf] = {}  # by first choice
@@ -92,14 +94,14 @@ class Engine:
     def prepare(self, params: GenerationRequest) -> Request:
         """Validate a request; touches no state, so any thread may call it. Raises InvalidRequest, PromptTooLong.
 
-        A grammar is compiled here, which can take a while.
+        A grammar is compiled here, which can take a while; EngineOverloaded if too many others are, too.
         """
         context_length = self.info.context_length
         params = validated(
             params, max_length=context_length, vocab_size=self.info.vocab_size, bos_id=self.tokenizer.bos_id
         )
         check_choices(params, self._max_choices)
-        matcher = self._grammars.compile(params.grammar) if params.grammar is not None else None
+        matcher = self._matcher(params.grammar) if params.grammar is not None else None
         num_prompt = len(params.prompt_token_ids)
         max_tokens = 0 if params.pooling is not None else params.sampling.max_tokens
         max_length = context_length if max_tokens is None else min(context_length, num_prompt + max_tokens)
@@ -165,6 +167,11 @@ class Engine:
         assert queued | held_back == set(self._answers), "scheduler and answers disagree about which requests are open"
         for choice in held_back:
             assert choice.first_choice in queued, f"{choice.request_id} waits for a prompt that nobody computes"
+
+    def _matcher(self, grammar: Grammar) -> TokenMatcher:
+        if grammar.kind == "lark" and not self._lark_grammars:
+            raise SwitchedOff("grammars in Lark's notation are switched off here (option lark_grammars)", "grammar")
+        return self._grammars.compile(grammar)
 
     @cached_property
     def _grammars(self) -> "GrammarCompiler":

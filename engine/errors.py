@@ -4,8 +4,9 @@ EngineError
 ├── ModelLoadError        the weights, tokenizer or config can't be used; says which tensor or key, and the remedy
 ├── InvalidRequest        this one request can't be served (`param` names the culprit); the batch goes on
 │   ├── PromptTooLong
+│   ├── SwitchedOff       this engine's options don't allow what the request asks for
 │   └── TemplateError     the model has no chat template, or the template refused the messages
-├── EngineOverloaded      the waiting queue is full
+├── EngineOverloaded      the waiting queue is full, or too many grammars are being compiled
 ├── LogitsNotFinite       the model gave this one request NaN or infinity; the batch goes on
 ├── StepFailed            the model's forward pass failed: the requests that were running are lost, the engine goes on
 └── EngineStopped         the engine was closed, or its thread died
@@ -35,6 +36,10 @@ class PromptTooLong(InvalidRequest):
         )
         self.num_tokens = num_tokens
         self.limit = limit
+
+
+class SwitchedOff(InvalidRequest):
+    pass
 
 
 class TemplateError(InvalidRequest):

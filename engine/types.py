@@ -9,7 +9,7 @@ LoadProgress = Callable[[int, int], None]  # bytes of weights read so far, and i
 FinishReason = Literal["stop", "length", "abort"]
 KVCacheDtype = Literal["auto", "int8", "fp8"]
 Pooling = Literal["last", "mean"]
-GrammarKind = Literal["json_schema", "json_object", "regex", "choice", "lark"]
+GrammarKind = Literal["json_schema", "json_object", "regex", "choice", "lark", "tools"]
 
 
 class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,6 +30,9 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
     prefix_caching: bool = True
     exact_prefix: bool = False  # True: a prompt never hits blocks that were written while generating
     bf16_copy: bool = True  # of quantised weights, for prompts: 2 bytes a weight, and prompts run several times faster
+    lark_grammars: bool = (
+        False  # only for callers that are trusted: some cost a core for ever, and nothing can stop them
+    )
 
 
 class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +66,8 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
 class Grammar(msgspec.Struct, frozen=True, kw_only=True):
     """What an answer must look like. `source`: a JSON schema, a regular expression, a JSON list of strings to choose
 
-    from, or a grammar in Lark's notation; nothing for "json_object".
+    from, or a grammar in Lark's notation; nothing for "json_object". "tools" is what `engine.tools` writes, in Lark's
+    notation, too: nothing in it but JSON schemas may be a caller's.
     """
 
     kind: GrammarKind

@@ -102,6 +102,7 @@ class EngineConfig(_Section, frozen=True):
     prefix_caching: bool = True
     exact_prefix: bool = False
     bf16_copy: bool = True
+    lark_grammars: bool = False
 
 
 class ProviderConfig(_Section, frozen=True):

@@ -7,9 +7,10 @@ expressions, and the parts of JSON Schema that it lists; what it lacks is refuse
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import llguidance
 import numpy as np
@@ -17,13 +18,13 @@ import numpy as np
 from engine.errors import InvalidRequest
 from engine.grammar.cost import MAX_CHOICES, check_lark, check_regex, check_schema, check_size
 from engine.grammar.matcher import Matcher
+from engine.grammar.threads import BoundedCalls
 from engine.json_style import FREE
 from engine.plan import TokenTable
 from engine.types import Grammar, GrammarKind
 
-if TYPE_CHECKING:
-    from llguidance._lib import JsonCompileOptions
-
+COMPILE_SECONDS = 10.0
+MAX_COMPILING = 4  # grammars at a time
 CACHE_SIZE = 16  # compiled grammars; a large one takes some 30 MB
 _LIMITS: dict[str, Any] = {
     "max_items_in_row": 10_000,  # properties that may come next, about
@@ -39,9 +40,12 @@ _NAMES: dict[GrammarKind, str] = {
     "regex": "regular expression",
     "choice": "list of choices",
     "lark": "grammar",
+    "tools": "tools' schemas",
 }
 _MESSAGE_LENGTH = 300
 _UNSATISFIABLE = "nothing satisfies it"
+_LISTING = re.compile(r"<|\s*\d+ \||\s*\^\s*$")  # "<non-verbose/>", and the grammar around a fault
+_PLACE = re.compile(r"at \d+\(\d+\): ")
 
 
 class GrammarCompiler:
@@ -50,9 +54,10 @@ class GrammarCompiler:
     Thread-safe. The tokenizer's table (0.2 s) is built when the first grammar comes.
     """
 
-    def __init__(self, tokenizer: TokenTable, vocab_size: int) -> None:
+    def __init__(self, tokenizer: TokenTable, vocab_size: int, seconds: float = COMPILE_SECONDS) -> None:
         self._tokenizer = tokenizer
         self._vocab_size = vocab_size
+        self._calls = BoundedCalls("a grammar's compilation", seconds=seconds, most=MAX_COMPILING)
         self._lock = threading.Lock()
         self._table: llguidance.LLTokenizer | None = None
         self._compiled: OrderedDict[Grammar, Matcher] = OrderedDict()
@@ -61,11 +66,12 @@ class GrammarCompiler:
         """A matcher at the answer's beginning.
 
         Raises InvalidRequest (param "grammar") for a grammar that is none, that nothing satisfies, or that is too
-        much work; it takes up to a second for the largest, and lets go of the GIL.
+        much work; EngineOverloaded when too many are being compiled. It takes up to a second for the largest, and lets
+        go of the GIL.
         """
         with self._lock:
             known = self._compiled.get(grammar)
-        built = known or self._build(grammar)  # without the lock: others need not wait for a large one
+        built = known or self._built_in_time(grammar)  # without the lock: others need not wait for a large one
         with self._lock:
             self._compiled[grammar] = built
             self._compiled.move_to_end(grammar)
@@ -73,8 +79,14 @@ class GrammarCompiler:
                 self._compiled.popitem(last=False)
             return built.fork()
 
-    def _build(self, grammar: Grammar) -> Matcher:
+    def _built_in_time(self, grammar: Grammar) -> Matcher:
         source = _translated(grammar)
+        try:
+            return self._calls.call(lambda: self._build(grammar, source))
+        except TimeoutError as error:
+            raise _refused(grammar, "it takes too long to compile") from error
+
+    def _build(self, grammar: Grammar, source: str) -> Matcher:
         if not self._tokenizer.eos_ids:
             raise InvalidRequest("this model has no end-of-sequence token, which an answer with a grammar needs")
         limits = llguidance.LLParserLimits(**_LIMITS)
@@ -103,11 +115,7 @@ def _translated(grammar: Grammar) -> str:
     if grammar.kind == "json_schema":
         return _from_schema(grammar)
     if grammar.kind == "json_object":
-        return str(
-            llguidance.LLMatcher.grammar_from_json_schema(
-                {"type": "object"}, overrides=cast("JsonCompileOptions", FREE)
-            )
-        )
+        return _freely_written({"type": "object"})
     if grammar.kind == "regex":
         check_regex(grammar.source)
         return str(llguidance.LLMatcher.grammar_from_regex(grammar.source))
@@ -125,10 +133,14 @@ def _from_schema(grammar: Grammar) -> str:
         check_schema(schema)
         if schema is False:
             raise _refused(grammar, _UNSATISFIABLE)
-        options = cast("JsonCompileOptions", FREE)
-        return str(llguidance.LLMatcher.grammar_from_json_schema({} if schema is True else schema, overrides=options))
+        return _freely_written({} if schema is True else schema)
     except (ValueError, RecursionError) as error:
         raise _refused(grammar, str(error)) from error
+
+
+def _freely_written(schema: dict[str, Any]) -> str:
+    """A schema's own "x-guidance" does not count: its separators are regular expressions that nobody has checked."""
+    return str(llguidance.LLMatcher.grammar_from_json_schema(schema | {"x-guidance": FREE}))
 
 
 def _from_choices(grammar: Grammar) -> str:
@@ -147,8 +159,9 @@ def _from_choices(grammar: Grammar) -> str:
 
 
 def _refused(grammar: Grammar, why: str) -> InvalidRequest:
-    lines = [line for line in why.splitlines() if not line.startswith("<")]  # "<non-verbose/>"
+    lines = [line for line in why.splitlines() if not _LISTING.match(line)]
     words = " ".join(" ".join(lines).split()).replace("NoExtensionBias", _UNSATISFIABLE)
+    words = _PLACE.sub("", words) if grammar.kind != "lark" else words  # a place in a grammar the caller never saw
     message = f"the {_NAMES[grammar.kind]} can't be used: {words}"
     return InvalidRequest(message[:_MESSAGE_LENGTH], "grammar")
 

@@ -1,7 +1,7 @@
 """Refuses grammars that would keep the compiler or a mask busy for seconds, before anything is compiled.
 
 llguidance bounds most of its work by fuel, but not nested repetitions and large divisors: ((a{1000}){1000}){1000} takes
-minutes and can't be interrupted. Knows no tokens.
+minutes and can't be interrupted. Nor does it bound how deep it recurses. Knows no tokens.
 """
 
 import json
@@ -17,6 +17,9 @@ MAX_REPETITIONS = 10_000  # of nested counts, multiplied: a mask then takes 0.1 
 MAX_MULTIPLE = 10_000  # of "multipleOf": the automaton has a state for each remainder
 MAX_CHOICES = 10_000
 MAX_DEPTH = 100  # of a schema
+MAX_REFERENCES = 300  # in a schema: each can be another level to recurse into. Two thousand fill a stack of 8 MB
+MAX_RULES = 500  # of a grammar: the same
+MAX_OPERATORS = 2_000  # of a regular expression. What may be left out costs quadratically: x?, 20,000 times, seconds
 
 # Possessive, and with an end that may be missing: what begins such a match without ending it is read once, not once
 # for each place to begin at.
@@ -35,6 +38,9 @@ def check_regex(pattern: str) -> None:
     """Raises InvalidRequest when counts are nested too far. An estimate from above: it parses no regular expression."""
     if _VERBOSE.search(pattern):
         raise InvalidRequest("a regular expression can't use the verbose mode (?x)", "grammar")
+    if sum(map(pattern.count, "?*+{(")) > MAX_OPERATORS:  # a part that may be left out has at least one of them
+        message = f"a regular expression may have at most {MAX_OPERATORS} groups and repetitions"
+        raise InvalidRequest(message, "grammar")
     _check_counts(_COUNT.finditer(pattern), nesting=")}")
 
 
@@ -42,19 +48,50 @@ def check_lark(source: str) -> None:
     """Like `check_regex`; a count after a terminal's name multiplies, too."""
     if _VERBOSE.search(source):
         raise InvalidRequest("a regular expression can't use the verbose mode (?x)", "grammar")
-    if re.search(r"[&~](?!\s*\d)", _LARK_LITERAL.sub(lambda found: "" if found.lastindex else found[0], source)):
-        raise InvalidRequest("a grammar can't use & and ~ of terminals: nothing bounds what they cost", "grammar")
-    for schema in re.finditer(r"%json\s*", source):
-        try:
-            check_schema(json.JSONDecoder().raw_decode(source, schema.end())[0])
-        except (ValueError, RecursionError) as error:
-            raise InvalidRequest(f"what follows %json in the grammar is no JSON: {error}", "grammar") from error
+    _check_rules(_without_schemas(source))
     nesting = ")} ABCDEFGHIJKLMNOPQRSTUVWXYZ_"
     _check_counts(chain(_COUNT.finditer(source), _LARK_COUNT.finditer(source)), nesting)
 
 
-def check_schema(schema: Any, depth: int = 0) -> None:
-    """The same for what a JSON schema has inside."""
+def _without_schemas(source: str) -> str:
+    """What is left of a grammar without the JSON after each %json, which is checked."""
+    rest, end = "", 0
+    for found in re.finditer(r"%json\s*", source):
+        if found.start() < end:  # stands in a schema
+            continue
+        try:
+            schema, schema_end = json.JSONDecoder().raw_decode(source, found.end())
+            check_schema(schema)
+        except (ValueError, RecursionError) as error:
+            raise InvalidRequest(f"what follows %json in the grammar is no JSON: {error}", "grammar") from error
+        rest += source[end : found.start()]
+        end = schema_end
+    return rest + source[end:]
+
+
+def _check_rules(rules: str) -> None:
+    bare = _LARK_LITERAL.sub(lambda found: "" if found.lastindex else found[0], rules)
+    if re.search(r"[&~](?!\s*\d)", bare):
+        raise InvalidRequest("a grammar can't use & and ~ of terminals: nothing bounds what they cost", "grammar")
+    if bare.count(":") > MAX_RULES:
+        raise InvalidRequest(f"a grammar may have at most {MAX_RULES} rules", "grammar")
+
+
+def check_schema(schema: Any) -> None:
+    """The same for what a JSON schema has inside, and how often it refers to other places."""
+    _check_part(schema, 0)
+    if _num_references(schema) > MAX_REFERENCES:
+        raise InvalidRequest(f"a JSON schema may have at most {MAX_REFERENCES} $refs", "grammar")
+
+
+def _num_references(schema: Any) -> int:
+    """An estimate from above: a property may have that name, too."""
+    if isinstance(schema, dict):
+        return ("$ref" in schema) + sum(map(_num_references, schema.values()))
+    return sum(map(_num_references, schema)) if isinstance(schema, list) else 0
+
+
+def _check_part(schema: Any, depth: int) -> None:
     if depth > MAX_DEPTH:
         raise InvalidRequest(f"the JSON schema is nested more than {MAX_DEPTH} deep", "grammar")
     if isinstance(schema, dict):
@@ -68,7 +105,7 @@ def check_schema(schema: Any, depth: int = 0) -> None:
             raise InvalidRequest(f"multipleOf must be at most {MAX_MULTIPLE}, and at least its inverse", "grammar")
     if isinstance(schema, dict | list):
         for part in schema.values() if isinstance(schema, dict) else schema:
-            check_schema(part, depth + 1)
+            _check_part(part, depth + 1)
 
 
 def _check_counts(counts: Iterable[re.Match[str]], nesting: str) -> None:

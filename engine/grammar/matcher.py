@@ -6,7 +6,7 @@ import llguidance
 import numpy as np
 import numpy.typing as npt
 
-from engine.errors import EngineError
+from engine.errors import InvalidRequest
 
 
 class Matcher:
@@ -20,6 +20,7 @@ class Matcher:
         self._matcher = matcher
         self._eos_ids = eos_ids
         self._has_ended = False
+        self._failure = ""
 
     @property
     def is_finished(self) -> bool:
@@ -34,7 +35,16 @@ class Matcher:
     @property
     def error(self) -> str:
         """What went wrong while masks were made, "" if nothing did: the grammar was too much work, or a dead end."""
+        if self._failure:
+            return self._failure
         return str(self._matcher.get_error()) if self._matcher.is_error() else ""
+
+    def give_up(self, why: str) -> None:
+        """Allow nothing from here on. A thread may still be at work on the mask: what it works on is not touched again.
+
+        The one method that another thread may call.
+        """
+        self._failure = why
 
     def fill_mask(self, row: npt.NDArray[np.int32]) -> None:
         """row [ceil(V / 32)] int32: the bit of each allowed token is set, token 0 in the lowest of the first word.
@@ -43,6 +53,9 @@ class Matcher:
         """
         assert row.dtype == np.int32
         assert row.flags.c_contiguous
+        if self._failure:
+            row[:] = 0
+            return
         if self._has_ended:
             row[:] = 0
             for token_id in self._eos_ids:
@@ -53,18 +66,27 @@ class Matcher:
             row[:] = 0
 
     def accept(self, token_id: int) -> None:
-        """Go on by one token. Raises EngineError if the mask did not allow it."""
+        """Go on by one token. Raises InvalidRequest (param "grammar") if the mask did not allow it, or after a failure.
+
+        A grammar can come to llguidance's limits here, too.
+        """
         if self._has_ended:
             return
+        if self._failure:
+            raise _stuck(self._failure)
         if token_id in self._eos_ids:
             if not self.is_complete:
-                raise EngineError("the answer ended before its grammar was satisfied")
+                raise InvalidRequest("the answer ended before its grammar was satisfied", "grammar")
             self._has_ended = True
         elif not self._matcher.consume_token(token_id):
-            raise EngineError(f"token {token_id} does not fit the grammar: {self.error.partition(chr(10))[0]}")
+            raise _stuck(self.error)
 
     def fork(self) -> Matcher:
         """Another matcher in the same state, from which it goes its own way."""
         copy = Matcher(self._matcher.deep_copy(), self._eos_ids)
         copy._has_ended = self._has_ended
         return copy
+
+
+def _stuck(why: str) -> InvalidRequest:
+    return InvalidRequest(f"the grammar can't be followed any further: {why.partition(chr(10))[0][:200]}", "grammar")

@@ -16,7 +16,7 @@ def forced_calls(syntax: Syntax, tools: Sequence[Tool], most: int | None, otherw
     rules = ["start: calls" if otherwise is None else "start: calls | answer", *_calls(syntax, tools, most)]
     if otherwise is not None:
         rules.append(f"answer: %json {_answer_schema(otherwise)}")
-    return Grammar(kind="lark", source="\n".join(rules))
+    return Grammar(kind="tools", source="\n".join(rules))
 
 
 def _calls(syntax: Syntax, tools: Sequence[Tool], most: int | None) -> list[str]:
@@ -48,7 +48,7 @@ def announced_calls(syntax: Syntax, tools: Sequence[Tool], most: int | None) -> 
         f"marker[lazy]: TEXT {_text(marker)}",
         r"TEXT: /(.|\n)*/",
     ]
-    return Grammar(kind="lark", source="\n".join(rules + _bodies(syntax, tools)))
+    return Grammar(kind="tools", source="\n".join(rules + _bodies(syntax, tools)))
 
 
 def _bodies(syntax: Syntax, tools: Sequence[Tool]) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from engine.client import EngineClient
-from engine.errors import InvalidRequest, PromptTooLong
+from engine.errors import InvalidRequest, PromptTooLong, SwitchedOff
 from engine.types import GenerationRequest, Grammar, SamplingParams
 from gateway.errors import ContextLengthExceeded, InvalidRequestError
 from gateway.upstream.engine_fields import field, unsupported
@@ -98,7 +98,8 @@ def translate(error: InvalidRequest, inference: Inference, grammar_param: str = 
     param = what if error.param in ("prompt", "messages") else error.param
     if param == "grammar":
         param = grammar_param or None
-    return InvalidRequestError(f"{error}", param=param)
+    code = "unsupported_parameter" if isinstance(error, SwitchedOff) else None
+    return InvalidRequestError(f"{error}", param=param, code=code)
 
 
 def prompt_text(client: EngineClient, prompt: str | list[int]) -> str:

@@ -2,7 +2,9 @@
 
 import json
 import re
+import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.engine import Engine
-from engine.errors import EngineError, InvalidRequest
+from engine.errors import EngineError, EngineOverloaded, InvalidRequest, SwitchedOff
 from engine.grammar import GrammarCompiler, MaskWorker, Matcher
+from engine.grammar.threads import BoundedCalls, num_left_behind
 from engine.loader.checkpoint import load_checkpoint
 from engine.plan import TokenTable
 from engine.request import Request
+from engine.runner import Runner
 from engine.types import EngineOptions, GenerationRequest, Grammar
-from tests.engine.toy_runner import BOS, EOS, VOCAB, ToyTokenizer
+from tests.engine.toy_runner import BOS, EOS, VOCAB, ToyRunner, ToyTokenizer
 
 COLUMNS = VOCAB + 6  # a model may have more logits than its tokenizer has tokens
 
@@ -92,7 +96,7 @@ def test_an_ended_answer_stays_ended() -> None:
 
 
 def test_what_the_mask_forbids_is_an_error() -> None:
-    with pytest.raises(EngineError, match="does not fit"):
+    with pytest.raises(InvalidRequest, match="can't be followed"):
         compiled("regex", "ab").accept(ord("x"))
     with pytest.raises(EngineError, match="before its grammar"):
         compiled("regex", "ab").accept(EOS)
@@ -154,6 +158,12 @@ def nested(depth: int) -> str:
     return '{"type":"array","items":' * depth + "{}" + "}" * depth
 
 
+def chain(length: int, link: Callable[[dict[str, Any]], dict[str, Any]]) -> str:
+    """A schema that gets to its end by so many $refs."""
+    parts = {f"d{i}": link({"$ref": f"#/$defs/d{i + 1}"}) for i in range(length)}
+    return json.dumps({"$defs": parts | {f"d{length}": {"type": "integer"}}, "$ref": "#/$defs/d0"})
+
+
 @pytest.mark.parametrize(
     ("kind", "source", "why"),
     [
@@ -178,7 +188,7 @@ def nested(depth: int) -> str:
         ("regex", "((a{1000}){1000}){1000}", "repetitions"),
         ("regex", "a{200}{200}", "repetitions"),
         ("regex", "(?ix)(a{1000} # (\n){1000}", "verbose"),
-        ("regex", "(" * 50_000 + "a" + ")" * 50_000, "can't be used"),
+        ("regex", "(" * 2_000 + "a" + ")" * 2_000, "can't be used"),
         ("regex", "a" * 200_000, "longer than"),
         ("choice", "[]", "at least one"),
         ("choice", "[1]", "at least one"),
@@ -191,6 +201,13 @@ def nested(depth: int) -> str:
         ("lark", 'start: B ~ 200\nB: ("a"{200}) ~ 2..200', "repetitions"),
         ("lark", 'start: %json {"type": "integer", "multiple\\u004ff": 1000003}', "multipleOf"),
         ("lark", "start: %json {", "no JSON"),
+        ("lark", "\n".join(["start: r0", *(f'r{i}: "x" r{i + 1}' for i in range(3000)), 'r3000: "y"']), "rules"),
+        ("json_schema", chain(2000, lambda next_one: {"type": "array", "items": next_one}), "$refs"),
+        ("json_schema", chain(2000, lambda next_one: {"allOf": [next_one]}), "$refs"),
+        ("tools", "start: %json " + chain(2000, lambda next_one: {"allOf": [next_one]}), "$refs"),
+        ("regex", "x?" * 20_000, "repetitions"),
+        ("regex", "(x|)" * 20_000, "repetitions"),
+        ("json_schema", json.dumps({"patternProperties": {"x?" * 20_000: {}}}), "repetitions"),
         ("lark", "start: A\nA: /.*a.{20}/ & ~/.*c.{18}/", "& and ~"),
         ("lark", "start: " + "(" * 50_000 + '"a"' + ")" * 50_000, "nested"),
         # Of these, each character could begin what the cost's estimate looks for, and none ends it.
@@ -219,6 +236,10 @@ def test_a_bad_grammar_is_refused(kind: str, source: str, why: str) -> None:
         ("json_schema", json.dumps({"enum": [f"word{i}" for i in range(3000)]})),
         ("json_schema", json.dumps({"type": "object", "properties": {f"p{i}": {} for i in range(1000)}})),
         ("json_schema", nested(90)),
+        ("json_schema", chain(298, lambda next_one: {"type": "array", "items": next_one})),
+        ("json_schema", chain(298, lambda next_one: {"allOf": [next_one]})),
+        ("json_schema", '{"type": "array", "items": {"$ref": "#"}}'),
+        ("lark", "\n".join(["start: r0", *(f'r{i}: "x" r{i + 1}' for i in range(490)), 'r490: "y"'])),
     ],
 )
 def test_a_large_grammar_is_served(kind: str, source: str) -> None:
@@ -359,16 +380,165 @@ def test_masks_are_made_beside_the_work() -> None:
     assert worker.begin({}).collect() == {}
 
 
-def test_masks_do_not_wait_for_the_caller() -> None:
-    class Slow:
-        done = False
+class Slow:
+    """What llguidance does with some grammars: nothing stops it. Here the test does, at its end."""
 
-        def fill_mask(self, row: Any) -> None:
-            time.sleep(0.05)
-            self.done = True
+    def __init__(self, until: threading.Event) -> None:
+        self.until = until
+        self.done = False
+        self.error = ""
 
-    slow = Slow()
+    def fill_mask(self, row: Any) -> None:
+        self.until.wait(30)
+        row[:] = -1
+        self.done = True
+
+    def give_up(self, why: str) -> None:
+        self.error = why
+
+
+@pytest.fixture
+def end() -> Iterator[threading.Event]:
+    event = threading.Event()
+    yield event
+    event.set()
+    while num_left_behind():
+        time.sleep(0.01)
+
+
+def test_masks_do_not_wait_for_the_caller(end: threading.Event) -> None:
+    slow = Slow(end)
     job = MaskWorker(COLUMNS).begin({0: slow})
     assert not slow.done
+    end.set()
     job.collect()
     assert slow.done
+
+
+def test_a_mask_that_never_comes_fails_its_row_alone(end: threading.Event, caplog: pytest.LogCaptureFixture) -> None:
+    worker = MaskWorker(COLUMNS, seconds=0.2)
+    stuck, also_stuck = Slow(end), Slow(end)
+    rows = {5: compiled("regex", "a"), 1: stuck, 2: compiled("regex", "b"), 0: also_stuck, 4: compiled("regex", "c")}
+    masks = worker.begin(rows).collect()
+    assert list(masks) == list(rows)
+    for row in (5, 2, 4):
+        expected = np.zeros((COLUMNS + 31) // 32, np.int32)
+        rows[row].fill_mask(expected)
+        assert (masks[row] == expected).all()
+    assert stuck.error
+    assert also_stuck.error
+    assert num_left_behind() == 2
+    assert "left behind" in caplog.text
+    assert not worker.begin({0: compiled("regex", "a")}).collect()[0].all()  # there is a new thread
+    end.set()
+    while num_left_behind():
+        time.sleep(0.01)
+    assert stuck.done  # and wrote a mask at last, which goes nowhere
+    assert not masks[1].any()
+    assert not masks[0].any()
+
+
+def test_a_mask_that_fails_fails_its_row_alone() -> None:
+    class Broken(Slow):
+        def fill_mask(self, row: Any) -> None:
+            row[:] = -1
+            raise RuntimeError("no mask today")
+
+    broken = Broken(threading.Event())
+    masks = MaskWorker(COLUMNS).begin({0: broken, 1: compiled("regex", "a")}).collect()
+    assert "no mask today" in broken.error
+    assert not masks[0].any()
+    assert masks[1].any()
+
+
+def test_a_matcher_that_gave_up_allows_nothing() -> None:
+    matcher = compiled("regex", "a")
+    matcher.give_up("it takes too long")
+    assert matcher.error == "it takes too long"
+    assert allowed(matcher) == []
+    with pytest.raises(InvalidRequest, match="takes too long") as caught:
+        matcher.accept(ord("a"))
+    assert caught.value.param == "grammar"
+
+
+def test_an_engine_goes_on_without_the_answer_whose_mask_never_comes(smollm2_path: Path, end: threading.Event) -> None:
+    runner = Runner(EngineOptions(model=str(smollm2_path), kv_cache_mb=8, max_model_len=256))
+    runner._masks = MaskWorker(runner.info.vocab_size, seconds=0.3)
+    engine = Engine(EngineOptions(model=str(smollm2_path)), runner)
+    prompt = engine.tokenizer.encode("Letters: ")
+    grammar = Grammar(kind="regex", source="[a-z]{5}")
+    good, bad = (
+        engine.add_request(GenerationRequest(request_id=name, prompt_token_ids=prompt, grammar=grammar))
+        for name in ("good", "bad")
+    )
+    assert isinstance(bad.matcher, Matcher)
+    bad.matcher.fill_mask = Slow(end).fill_mask  # type: ignore[method-assign]
+    texts, errors = "", []
+    while engine.has_work:
+        for output in engine.step():
+            if output.error is not None:
+                assert output.request is bad
+                errors.append(output.error)
+            else:
+                assert output.request is good
+                assert output.delta is not None
+                texts += output.delta.text
+    assert re.fullmatch("[a-z]{5}", texts)
+    assert [type(error) for error in errors] == [InvalidRequest]
+    assert "takes too long" in str(errors[0])
+    engine.check_integrity()
+
+
+def test_calls_are_bounded_in_time_and_number(end: threading.Event) -> None:
+    calls = BoundedCalls("a test", seconds=0.1, most=2)
+    assert calls.call(lambda: 5) == 5
+    with pytest.raises(ZeroDivisionError):
+        calls.call(lambda: 1 // 0)
+    for _ in range(2):
+        with pytest.raises(TimeoutError):
+            calls.call(end.wait)
+    with pytest.raises(EngineOverloaded):
+        calls.call(lambda: 5)
+    end.set()
+    while num_left_behind():
+        time.sleep(0.01)
+    assert calls.call(lambda: 5) == 5
+
+
+def test_nothing_is_compiled_while_too_many_threads_are_stuck(end: threading.Event) -> None:
+    for _ in range(4):
+        with pytest.raises(TimeoutError):
+            BoundedCalls("a test", seconds=0.05, most=1).call(end.wait)
+    with pytest.raises(EngineOverloaded):
+        GrammarCompiler(Bytes(), COLUMNS).compile(Grammar(kind="regex", source="a"))
+    assert compiled("regex", "a")
+    end.set()
+
+
+def test_a_grammar_that_takes_too_long_to_compile_is_refused(end: threading.Event) -> None:
+    class Stuck(Bytes):
+        def token_bytes(self, token_id: int) -> bytes:
+            end.wait()
+            return super().token_bytes(token_id)
+
+    with pytest.raises(InvalidRequest, match="too long to compile") as caught:
+        GrammarCompiler(Stuck(), COLUMNS, seconds=0.1).compile(Grammar(kind="regex", source="a"))
+    assert caught.value.param == "grammar"
+
+
+def test_lark_is_for_callers_that_are_trusted() -> None:
+    request = GenerationRequest(request_id="1", prompt_token_ids=[1], grammar=Grammar(kind="lark", source='start: "a"'))
+    with pytest.raises(SwitchedOff, match="lark_grammars") as caught:
+        Engine(EngineOptions(model="toy"), ToyRunner()).prepare(request)
+    assert caught.value.param == "grammar"
+    assert Engine(EngineOptions(model="toy", lark_grammars=True), ToyRunner()).prepare(request).matcher is not None
+
+
+def test_separators_of_a_schema_do_not_count() -> None:
+    """They would be regular expressions of which nobody has checked what they cost."""
+    matcher = compiled(
+        "json_schema", '{"x-guidance": {"item_separator": "a+", "whitespace_pattern": "a*"}, "items": {}}'
+    )
+    write(matcher, "[1")
+    assert ord("a") not in allowed(matcher)
+    assert ord(",") in allowed(matcher)

@@ -19,6 +19,7 @@ from gateway.upstream.engine_backend import EngineBackend
 from gateway.wire.assemble import assemble
 from gateway.wire.embeddings import parse_embedding
 from tests.conformance.openai_schemas import conforms
+from tests.engine.toy_runner import ToyRunner
 from tests.gateway.engine_requests import QUESTION, answered, chat, completion, outbound
 
 pytestmark = pytest.mark.anyio
@@ -52,7 +53,9 @@ PERSON = {
 
 @pytest.fixture(scope="module")
 async def client(smollm2_path: Path, anyio_backend: str) -> AsyncIterator[EngineClient]:
-    client = EngineClient(EngineOptions(model=str(smollm2_path), kv_cache_mb=96, max_model_len=1024, max_wait_ms=0))
+    client = EngineClient(
+        EngineOptions(model=str(smollm2_path), kv_cache_mb=96, max_model_len=1024, max_wait_ms=0, lark_grammars=True)
+    )
     await client.start()
     yield client
     await client.aclose()
@@ -104,13 +107,23 @@ async def test_a_named_function_is_called(backend: EngineBackend) -> None:
     assert choice["finish_reason"] == "tool_calls"
 
 
-async def test_allowed_tools_alone_are_called(backend: EngineBackend) -> None:
-    allowed = {"mode": "required", "tools": [{"type": "function", "function": {"name": "clock"}}]}
-    choice_of = {"type": "allowed_tools", "allowed_tools": allowed}
+@pytest.mark.parametrize("name", ["clock", "get_weather"])
+async def test_allowed_tools_alone_are_called(backend: EngineBackend, name: str) -> None:
+    one = {"type": "function", "function": {"name": name}}
+    choice_of = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [one, one]}}
     answer = await ask(
         backend, messages=ASK, tools=[WEATHER, CLOCK], tool_choice=choice_of, parallel_tool_calls=False, max_tokens=60
     )
-    assert answer["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == "clock"
+    assert answer["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == name
+
+
+async def test_the_model_is_told_of_the_allowed_tools_alone(backend: EngineBackend) -> None:
+    named = {"type": "function", "function": {"name": "get_weather"}}
+    choice_of = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [named]}}
+    some = await ask(backend, messages=ASK, tools=[WEATHER, CLOCK], tool_choice=choice_of, max_tokens=8)
+    alone = await ask(backend, messages=ASK, tools=[WEATHER], max_tokens=8)
+    assert some["usage"] == alone["usage"]
+    assert some["choices"][0]["message"]["content"] == alone["choices"][0]["message"]["content"]
 
 
 @pytest.mark.parametrize("fields", [{"tool_choice": "auto"}, {}, {"parallel_tool_calls": False}])
@@ -190,6 +203,49 @@ async def test_calls_or_json_of_a_schema(backend: EngineBackend) -> None:
         assert message["tool_calls"][0]["function"]["name"] == "clock"
     else:
         jsonschema.validate(json.loads(message["content"]), PERSON)
+
+
+@pytest.mark.parametrize("name", ["guided_regex", "structured_outputs"])
+async def test_a_grammar_that_gets_too_much_work_is_the_clients_fault(backend: EngineBackend, name: str) -> None:
+    pattern = "a{1000000}"  # compiles, and comes to llguidance's limits with the first token
+    fields = {name: pattern if name == "guided_regex" else {"regex": pattern}}
+    with pytest.raises(InvalidRequestError, match="can't be followed any further: lexer error") as caught:
+        await ask(backend, max_tokens=200, **fields)
+    assert (caught.value.param or "").startswith(name)
+    assert "\n" not in caught.value.message
+
+
+async def test_a_stream_tells_of_too_much_work_in_its_own_words(backend: EngineBackend) -> None:
+    reply = await backend.send(chat(guided_regex="ab{1,3}a{1000000}", max_tokens=200, stream=True))
+    assert reply.events is not None
+    with pytest.raises(InvalidRequestError) as caught:
+        async for _ in reply.events:
+            pass
+    assert caught.value.param == "guided_regex"
+
+
+async def test_tools_that_nothing_satisfies_are_refused_in_one_line(backend: EngineBackend) -> None:
+    parameters = {"properties": {"a": {"type": "string", "minLength": 5, "maxLength": 2}}, "required": ["a"]}
+    for choice in ("required", "auto"):
+        with pytest.raises(InvalidRequestError) as caught:
+            await ask(backend, **tool(parameters=parameters, strict=True), tool_choice=choice)
+        assert caught.value.param == "tools"
+        assert caught.value.message.startswith("the tools' schemas can't be used: failed to compile JSON schema: Unsat")
+        assert len(caught.value.message) < 150
+
+
+async def test_larks_notation_must_be_switched_on() -> None:
+    client = EngineClient(EngineOptions(model="toy"), runner=ToyRunner())
+    await client.start()
+    for fields, param in (
+        ({"guided_grammar": 'start: "x"'}, "guided_grammar"),
+        ({"structured_outputs": {"grammar": 'start: "x"'}}, "structured_outputs.grammar"),
+    ):
+        with pytest.raises(InvalidRequestError, match="lark_grammars") as caught:
+            await EngineBackend("local", client).send(completion("x", **fields))
+        assert caught.value.param == param
+        assert caught.value.code == "unsupported_parameter"
+    await client.aclose()
 
 
 def schema(value: Any) -> dict[str, Any]:
