@@ -1,4 +1,4 @@
-"""The engine without a gateway: how long a step takes, and how much memory the process has."""
+"""The engine without a gateway: how long a step takes."""
 
 import statistics
 import time
@@ -9,7 +9,7 @@ from benchmarks.engine.load import random_prompt
 from engine.engine import Engine
 from engine.types import EngineOptions, GenerationRequest, SamplingParams
 
-KV_CACHE_MB = 256  # not resident before it is written to
+KV_CACHE_MB = 256
 
 
 @dataclass(slots=True, frozen=True)
@@ -26,7 +26,6 @@ class Inside:
         self.engine = Engine(EngineOptions(model=str(model), num_threads=threads, kv_cache_mb=KV_CACHE_MB))
         self.load_s = time.perf_counter() - start
         self._run(1, 16, 2)
-        self.resident_mib = resident_mib()  # Python, torch, weights; of the KV cache one or two blocks a layer
 
     def decode(self, num_streams: int, context: int, num_steps: int = 40) -> StepTime:
         """Steps of `num_streams` that have `context` tokens each, and a few more that the first got meanwhile."""
@@ -66,9 +65,3 @@ class Inside:
             self.engine.add_request(
                 GenerationRequest(request_id=str(self._num_requests), prompt_token_ids=prompt, sampling=sampling)
             )
-
-
-def resident_mib() -> float:
-    """Of this process: anonymous memory and mapped files."""
-    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmRSS"))
-    return int(line.split()[1]) / 1024
