@@ -139,8 +139,10 @@ def _from_schema(grammar: Grammar) -> str:
 
 
 def _freely_written(schema: dict[str, Any]) -> str:
-    """A schema's own "x-guidance" does not count: its separators are regular expressions that nobody has checked."""
-    return str(llguidance.LLMatcher.grammar_from_json_schema(schema | {"x-guidance": FREE}))
+    """Of a schema's own "x-guidance" only switches count: its separators are regular expressions nobody has checked."""
+    own = schema.get("x-guidance")
+    switches = {name: on for name, on in own.items() if isinstance(on, bool)} if isinstance(own, dict) else {}
+    return str(llguidance.LLMatcher.grammar_from_json_schema(schema | {"x-guidance": switches | FREE}))
 
 
 def _from_choices(grammar: Grammar) -> str:

@@ -542,3 +542,5 @@ def test_separators_of_a_schema_do_not_count() -> None:
     write(matcher, "[1")
     assert ord("a") not in allowed(matcher)
     assert ord(",") in allowed(matcher)
+    compiled("json_schema", '{"x-guidance": {"coerce_one_of": true}, "oneOf": [{"type": "null"}, {"const": 1}]}')
+    compiled("json_schema", '{"x-guidance": 5}')
