@@ -70,7 +70,7 @@ def test_an_answer_streamed_after_its_prompt_is_the_rest_of_the_text(text: str, 
         detokenizer = Detokenizer(tokenizer.bytes_after, prompt[-1])
         streamed = [detokenizer.push(i) for i in answer]
         before = b"".join(map(tokenizer.bytes_after, [None, *prompt], prompt))
-        expected = text.encode()[len(before) :].decode(errors="replace")  # the cut may go through a character
+        expected = text.encode()[len(before) :].decode(errors="ignore")  # the cut may go through a character
         assert "".join(streamed) == expected
 
 
