@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer as Backend
 from tokenizers import models
@@ -51,6 +51,7 @@ def known_bytes(metadata: dict[str, list[str]]) -> set[int]:
 @settings(max_examples=200, deadline=None)
 @given(text=st.text(st.characters(exclude_categories=["Cs"], exclude_characters=GUARD)))
 def test_text_comes_back(tokenizer: Tokenizer, known_bytes: set[int], text: str) -> None:
+    assume(not any(token in text for token in tokenizer.special_tokens))  # a raw text may hold control tokens
     ids = tokenizer.encode(text)
     if known_bytes.issuperset(text.encode()):
         assert tokenizer.decode(ids) == text
