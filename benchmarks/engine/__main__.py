@@ -96,9 +96,10 @@ def compare(stack: contextlib.ExitStack, folder: Path, options: argparse.Namespa
             row[f"prefill of {PREFILL}, tokens/s"].append(
                 max(asyncio.run(prefill(contestant.target, PREFILL, next(seeds))) for _ in range(3))
             )
-            gap, long_s = asyncio.run(worst_gap(contestant.target, LONG_PROMPT, next(seeds)))
-            row["worst gap while 8k arrive, ms"].append(gap * 1e3)
-            row["8k prompt to its first token, s"].append(long_s)
+            if contestant.context >= LONG_PROMPT:
+                gap, long_s = asyncio.run(worst_gap(contestant.target, LONG_PROMPT, next(seeds)))
+                row["worst gap while 8k arrive, ms"].append(gap * 1e3)
+                row["8k prompt to its first token, s"].append(long_s)
             row["memory, MiB"].append(memory_mib(pid))
     return _comparison(found, options)
 
@@ -121,12 +122,19 @@ def _comparison(found: dict[str, dict[str, list[float]]], options: argparse.Name
     for column in ("", *names, *(f"ratio to {name}" for name in names[1:])):
         table.add_column(column, justify="right" if column else "left")
     for figure in found[names[0]]:
-        values = [statistics.median(found[name][figure]) for name in names]
-        # Of one round each, since a round's contestants had the same neighbours.
-        pairs = [zip(found[names[0]][figure], found[name][figure], strict=False) for name in names[1:]]
-        ratios = [statistics.median(ours / theirs for ours, theirs in pair) for pair in pairs]
-        table.add_row(figure, *(f"{value:,.1f}" for value in values), *(f"{ratio:.2f}x" for ratio in ratios))
+        table.add_row(figure, *(_median(found[name][figure]) for name in names), *_ratios(found, figure))
     return table
+
+
+def _median(values: list[float]) -> str:
+    return f"{statistics.median(values):,.1f}" if values else "-"
+
+
+def _ratios(found: dict[str, dict[str, list[float]]], figure: str) -> list[str]:
+    """Tollhouse's figure over each peer's, of one round each: a round's contestants had the same neighbours."""
+    ours, *peers = (row[figure] for row in found.values())
+    pairs = [[mine / theirs for mine, theirs in zip(ours, peer, strict=False)] for peer in peers]
+    return [f"{statistics.median(pair):.2f}x" if pair else "-" for pair in pairs]
 
 
 def steps(model: Path, threads: int) -> Table:
