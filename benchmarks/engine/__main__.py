@@ -13,6 +13,7 @@ import argparse
 import asyncio
 import contextlib
 import itertools
+import os
 import statistics
 import tempfile
 import time
@@ -71,6 +72,7 @@ def plain_loop_tokens_per_s(model: Path, num_output: int = 64) -> float:
 
 
 def compare(stack: contextlib.ExitStack, folder: Path, options: argparse.Namespace) -> Table:
+    os.environ.pop("OMP_WAIT_POLICY", None)  # our engine has set it for itself; it would slow the peers down
     found: dict[str, dict[str, list[float]]] = {}
     started: list[tuple[Contestant, int]] = []
     for contestant in _contestants(folder, options):
