@@ -12,9 +12,10 @@ from gguf_family import write_gguf
 from engine.loader.checkpoint import load_checkpoint
 from engine.runner import Runner
 from engine.types import EngineOptions
-from kernels.cpu.build import LEVELS, KernelUnavailableError
+from kernels.cpu.build import LEVELS
 from kernels.cpu.operations import CpuOperations
 from kernels.reference import ReferenceOperations
+from tests.support.kernels import skipping_what_the_machine_lacks
 
 # Logits spread by 1.5; transformers' own model in bfloat16 is off by 0.02 to 0.2 (root mean square), by 3 at most.
 TYPICAL, LARGEST = 0.08, 1.0
@@ -25,10 +26,8 @@ NUM_PROMPT = 40  # the other 30 run as generated tokens
 
 @pytest.fixture(scope="module", params=LEVELS)
 def operations(request: pytest.FixtureRequest) -> CpuOperations:
-    try:
+    with skipping_what_the_machine_lacks():
         return CpuOperations(LEVELS[request.param])
-    except KernelUnavailableError as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="module", params=FAMILIES)

@@ -9,10 +9,11 @@ import transformers
 from families import ModelWithCache
 
 from engine.loader.checkpoint import Checkpoint, load_checkpoint
-from kernels.cpu.build import LEVELS, KernelUnavailableError
+from kernels.cpu.build import LEVELS
 from kernels.cpu.operations import CpuOperations
 from kernels.operations import Operations
 from kernels.reference import ReferenceOperations
+from tests.support.kernels import skipping_what_the_machine_lacks
 
 TEXT = (
     "Bread is made of flour, water, salt and yeast. Knead the dough for ten minutes, let it rise until it has doubled "
@@ -73,14 +74,12 @@ def wanted(theirs: Any, tokens: list[int]) -> torch.Tensor:
 
 @pytest.fixture(scope="module", params=[*LEVELS, "reference"])
 def ours(request: pytest.FixtureRequest, checkpoint: Checkpoint) -> tuple[ModelWithCache, torch.dtype]:
-    try:
+    with skipping_what_the_machine_lacks():
         operations: Operations = (
             ReferenceOperations(torch.device("cpu"))
             if request.param == "reference"
             else CpuOperations(LEVELS[request.param])
         )
-    except KernelUnavailableError as error:
-        pytest.skip(str(error))
     return ModelWithCache(checkpoint, operations), operations.dtype
 
 

@@ -5,11 +5,12 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from kernels.cpu.build import LEVELS, KernelUnavailableError, load_library
+from kernels.cpu.build import LEVELS, load_library
 from kernels.cpu.operations import CpuOperations
 from kernels.cpu.program import Machine
 from kernels.operations import Operations
 from kernels.reference import ReferenceOperations
+from tests.support.kernels import skipping_what_the_machine_lacks
 
 
 @pytest.fixture(autouse=True)
@@ -23,17 +24,13 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="session", params=LEVELS)
 def machine(request: pytest.FixtureRequest) -> Machine:
-    try:
+    with skipping_what_the_machine_lacks():
         return Machine(load_library(LEVELS[request.param]))
-    except KernelUnavailableError as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="session", params=["reference", *LEVELS])
 def operations(request: pytest.FixtureRequest) -> Operations:
     if request.param == "reference":
         return ReferenceOperations(torch.device("cpu"))
-    try:
+    with skipping_what_the_machine_lacks():
         return CpuOperations(LEVELS[request.param])
-    except KernelUnavailableError as error:
-        pytest.skip(str(error))

@@ -15,6 +15,7 @@ from kernels.operations import HeadShape, ModelShape, PackedWeight
 from kernels.reference import ReferenceOperations
 from kernels.reference_sampling import ReferenceSampling
 from kernels.self_test import SelfTestError, run_self_test
+from tests.support.kernels import skipping_what_the_machine_lacks
 
 CPU, SHAPE = torch.device("cpu"), ModelShape(HeadShape(9, 3, 64), 576, 1536, 30)
 FLAGS = frozenset(LEVELS["amx"].flags)
@@ -165,10 +166,8 @@ def test_the_environment_overrides(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", LEVELS)
 def test_each_instruction_set_that_is_here_can_be_asked_for(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    try:
+    with skipping_what_the_machine_lacks():
         load_library(LEVELS[name])
-    except KernelUnavailableError as error:
-        pytest.skip(str(error))
     monkeypatch.setenv("TOLLHOUSE_KERNELS", name)
     assert choose() == name
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from kernels.cpu.build import LEVELS, KernelUnavailableError, load_library
+from kernels.cpu.build import LEVELS, load_library
 from kernels.cpu.program import Machine
 from kernels.cpu.sampling import CpuSampling
 from kernels.reference_sampling import ReferenceSampling
@@ -21,16 +21,15 @@ from kernels.sampling import (
     SamplingOperations,
     SparseRows,
 )
+from tests.support.kernels import skipping_what_the_machine_lacks
 
 
 @pytest.fixture(scope="module", params=["reference", *LEVELS])
 def sampling(request: pytest.FixtureRequest) -> SamplingOperations:
     if request.param == "reference":
         return ReferenceSampling()
-    try:
+    with skipping_what_the_machine_lacks():
         return CpuSampling(Machine(load_library(LEVELS[request.param])))
-    except KernelUnavailableError as error:
-        pytest.skip(str(error))
 
 
 def random_logits(rows: int, vocab_size: int, spread: float = 3.0, seed: int = 0) -> torch.Tensor:

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from kernels.cpu.build import FOLDER, LEVELS, KernelUnavailableError, load_library
+from kernels.cpu.build import FOLDER, LEVELS, load_library
 from kernels.cpu.program import Machine
+from tests.support.kernels import skipping_what_the_machine_lacks
 
 
 class Arguments(ctypes.Structure):
@@ -24,10 +25,8 @@ class Arguments(ctypes.Structure):
 
 @pytest.fixture(scope="module")
 def machine() -> Machine:
-    try:
+    with skipping_what_the_machine_lacks():
         return Machine(load_library(LEVELS["avx2"], [FOLDER / "program.cpp", Path(__file__).parent / "deals.cpp"]))
-    except KernelUnavailableError as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture(autouse=True, params=[1, 2, 7])
