@@ -5,7 +5,7 @@ messages that an answer needs, and keep the connection's end in our hands.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from typing import Any, Protocol
 
 from gateway.departure import Departure
@@ -53,12 +53,14 @@ class Answer:
         await send({"type": "http.response.body", "body": self.body, "more_body": False})
 
 
-def error_answer(error: ApiError, headers: Headers | None = None) -> Answer:
-    """Each header once: the error's own word counts."""
+def error_answer(
+    error: ApiError, headers: Headers | None = None, encode: Callable[[ApiError], bytes] = ApiError.encode
+) -> Answer:
+    """Each header once: the error's own word counts. `encode`: the body, where it is not OpenAI's."""
     own = encode_headers(error.headers.items())
     names = {name.lower() for name, _ in own}
     others = [pair for pair in headers or () if pair[0] not in names]
-    return Answer(error.encode(), status=error.status, headers=[*others, *own])
+    return Answer(encode(error), status=error.status, headers=[*others, *own])
 
 
 class Source(Protocol):

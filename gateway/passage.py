@@ -10,6 +10,7 @@ from gateway.ledger.records import AttemptRecord, DecisionRecord, RequestRecord
 from gateway.question import NO_DIRECTIVES, Directives
 from gateway.tenants.limits import Ticket
 from gateway.tenants.types import Principal
+from gateway.wire.dialect import PLAIN, Voice
 from gateway.wire.inference import Inference
 from routing.types import Decision
 from semcache.types import Lookup, Question, Vector
@@ -23,6 +24,7 @@ class Passage:
     principal: Principal
     inference: Inference
     config_hash: str
+    voice: Voice = PLAIN  # how its client wants to read the answer
     namespace: str | None = None
     tier_wanted: str | None = None  # by header
     directives: Directives = NO_DIRECTIVES

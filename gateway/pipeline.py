@@ -28,14 +28,12 @@ from gateway.upstream.attempts import Deployment, Served
 from gateway.upstream.http_backend import FORWARDED
 from gateway.upstream.types import Outbound, Reply
 from gateway.wire.completeness import is_error
-from gateway.wire.inference import Inference
+from gateway.wire.dialect import Dialect
 from gateway.wire.replay import replay, rewrite_identity
-from gateway.wire.sse import DONE, frame, frames
 from semcache.types import StoredAnswer
 
 log = logging.getLogger("tollhouse.pipeline")
 
-Parse = Callable[[bytes], Inference]
 YES = ("1", "true", "yes")
 HeaderOf = Callable[[str], str | None]
 
@@ -44,13 +42,15 @@ class Pipeline:
     def __init__(self, house: House) -> None:
         self._house = house
 
-    async def answer(self, parse: Parse, raw: bytes, header: HeaderOf, receive: Any) -> Answer | StreamAnswer:
+    async def answer(self, dialect: Dialect, raw: bytes, header: HeaderOf, receive: Any) -> Answer | StreamAnswer:
         """Raises ApiError for what is refused at the gate; once admitted, a request always gets its record."""
         house, snapshot = self._house, self._house.snapshot  # one config for the whole request
         principal = await house.authenticator.identify(header("authorization"))
+        inference = dialect.parse(raw)
         passage = Passage(
             principal=principal,
-            inference=parse(raw),
+            inference=inference,
+            voice=dialect.voice(inference),
             config_hash=snapshot.config.hash,
             namespace=header("x-tollhouse-namespace"),
             tier_wanted=header("x-tollhouse-tier"),
@@ -137,9 +137,9 @@ class Pipeline:
         try:
             body = rewrite_identity(stored.body, passage.answer_id, int(passage.started_at))
             if not passage.inference.stream:
-                return body
+                return passage.voice.whole(body)
             *payloads, _done = replay(body, include_usage=passage.inference.include_usage)
-            return frames(payloads)
+            return passage.voice.events(payloads)
         except ValueError as error:
             discard(passage, self._house, stored, str(error))
             return None
@@ -151,30 +151,35 @@ class Pipeline:
         headers = [*describe(passage), *settle_up(record)]
         if not passage.inference.stream:
             return Answer(body, headers=headers)
-        return Answer(body + settle_up_comment(record) + frame(DONE), content_type=EVENT_STREAM, headers=headers)
+        return Answer(
+            body + settle_up_comment(record) + passage.voice.end(), content_type=EVENT_STREAM, headers=headers
+        )
 
     async def _refuse(self, passage: Passage, error: ApiError) -> Answer:
         status: Status = "cancelled" if isinstance(error, ClientClosedRequest) else "error"
-        record = self._house.bookkeeper.settle(passage, status=status, http_status=error.status, error_code=error.code)
+        record = self._house.bookkeeper.settle(passage, status=status, http_status=error.status, error_code=error.name)
         await passage.ticket.settle(passage.tokens_used)
-        return error_answer(error, [*describe(passage), *settle_up(record)])
+        headers = [*describe(passage), *settle_up(record)]
+        return error_answer(error, headers, encode=passage.voice.error)
 
 
 def _as_wanted(passage: Passage, reply: Reply, body: bytes, headers: Headers) -> Answer:
     """The body as it came; as a stream for a client that asked for one and an upstream that can't."""
-    theirs = encode_headers(reply.headers)
+    theirs, voice = encode_headers(reply.headers), passage.voice
     content_type = next((pair for pair in theirs if pair[0] == b"content-type"), JSON)
     headers = [*(pair for pair in theirs if pair is not content_type), *headers]
     if reply.status >= 300 and not is_error(body):
         error = UpstreamError(
             f"The upstream answered with HTTP {reply.status} and no reason.", code=f"http_{reply.status}"
         )
-        return Answer(error.encode(), status=reply.status, headers=headers)
+        return Answer(voice.error(error), status=reply.status, headers=headers)
     if passage.inference.stream and reply.status < 300:
         try:
-            payloads = replay(body, include_usage=passage.inference.include_usage)
+            *payloads, _done = replay(body, include_usage=passage.inference.include_usage)
         except ValueError:
             log.warning("request %s: a stream was asked for, and what came is neither one nor an answer", passage.id)
         else:
-            return Answer(frames(payloads), content_type=EVENT_STREAM, headers=headers)
+            told = voice.events(payloads) + voice.end()
+            return Answer(told, content_type=EVENT_STREAM, headers=headers)
+    body = voice.whole(body) if reply.status < 300 else voice.refusal(body)
     return Answer(body, status=reply.status, headers=headers, content_type=content_type)

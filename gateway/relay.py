@@ -19,7 +19,7 @@ from gateway.recall import keep, may_keep
 from gateway.upstream.attempts import Served
 from gateway.upstream.errors import ProtocolFailure, UpstreamFailure
 from gateway.wire.assemble import assemble
-from gateway.wire.sse import DONE, frame, frames
+from gateway.wire.sse import DONE
 from gateway.wire.stream import StreamReader
 from gateway.wire.usage import Usage
 
@@ -48,7 +48,9 @@ class Relay:
         try:
             async for payloads in self._payloads():
                 self._keep_bounded(payloads)
-                if piece := frames(kept for payload in payloads if (kept := reader.feed(payload)) is not None):
+                if piece := self._passage.voice.events(
+                    kept for payload in payloads if (kept := reader.feed(payload)) is not None
+                ):
                     self._passage.note_first_token()
                     yield piece
             if reader.error is not None:
@@ -56,7 +58,7 @@ class Relay:
             elif reader.done or reader.finished:
                 record = self._settle("ok", 200, None)
                 await self._keep(record)
-                yield settle_up_comment(record) + frame(DONE)
+                yield settle_up_comment(record) + self._passage.voice.end()
             else:
                 raise ProtocolFailure("the stream ended before the answer did")
         except Exception as error:
@@ -109,7 +111,7 @@ class Relay:
             log.exception("request %s: a stream failed inside the gateway", self._passage.id, exc_info=error)
             told = InternalError("The gateway failed in mid-answer.")
         self._settle("error", told.status, told.code)
-        return frame(told.encode())
+        return self._passage.voice.broken(told)
 
     def _settle(self, status: Status, http_status: int, error_code: str | None) -> RequestRecord:
         """Closes the attempt and writes the record; what no upstream counted is counted by what passed."""

@@ -10,28 +10,33 @@ from litestar.types import Receive, Scope, Send
 
 from gateway.api.incoming import Headers, read_body
 from gateway.errors import ClientClosedRequest, MethodNotAllowedError
-from gateway.pipeline import Parse
 from gateway.wire.chat import parse_chat
 from gateway.wire.completions import parse_completion
+from gateway.wire.dialect import Dialect, PlainDialect
 from gateway.wire.embeddings import parse_embedding
+
+CHAT = PlainDialect(parse_chat)
+COMPLETIONS = PlainDialect(parse_completion)
+EMBEDDINGS = PlainDialect(parse_embedding)
 
 
 @asgi("/v1/chat/completions", copy_scope=False)
 async def chat_completions(scope: Scope, receive: Receive, send: Send) -> None:
-    await _answer(parse_chat, scope, receive, send)
+    await answer(CHAT, scope, receive, send)
 
 
 @asgi("/v1/completions", copy_scope=False)
 async def completions(scope: Scope, receive: Receive, send: Send) -> None:
-    await _answer(parse_completion, scope, receive, send)
+    await answer(COMPLETIONS, scope, receive, send)
 
 
 @asgi("/v1/embeddings", copy_scope=False)
 async def embeddings(scope: Scope, receive: Receive, send: Send) -> None:
-    await _answer(parse_embedding, scope, receive, send)
+    await answer(EMBEDDINGS, scope, receive, send)
 
 
-async def _answer(parse: Parse, scope: Any, receive: Receive, send: Send) -> None:
+async def answer(dialect: Dialect, scope: Any, receive: Receive, send: Send) -> None:
+    """One request of any dialect, from its bytes to the last byte of its answer."""
     if scope["method"] != "POST":
         raise MethodNotAllowedError(f"Not allowed: {scope['method']} {scope['path']}", headers={"allow": "POST"})
     state = scope["litestar_app"].state
@@ -39,5 +44,5 @@ async def _answer(parse: Parse, scope: Any, receive: Receive, send: Send) -> Non
         raw = await read_body(scope, receive, state.max_body_bytes)
     except ClientClosedRequest:
         return  # it left before it had asked anything
-    answer = await state.pipeline.answer(parse, raw, Headers(scope), receive)
-    await answer(scope, receive, send)
+    told = await state.pipeline.answer(dialect, raw, Headers(scope), receive)
+    await told(scope, receive, send)

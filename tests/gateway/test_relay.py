@@ -11,6 +11,7 @@ from gateway.relay import MAX_COLLECTED_BYTES, Relay
 from gateway.tenants.types import Limits
 from gateway.wire.chat import parse_chat
 from gateway.wire.completions import parse_completion
+from gateway.wire.dialect import PlainDialect, PlainVoice
 from tests.faults.misbehaving import Script, Wire
 from tests.faults.misbehaviours import STOP, TOKEN, USAGE, chunk
 from tests.support.in_process import Gate, Line, chat
@@ -166,7 +167,7 @@ async def test_a_fault_of_our_own_in_mid_stream_tells_no_secrets(gate: Gate, mon
     def broken(*_: Any) -> None:
         raise RuntimeError("an inner secret")
 
-    monkeypatch.setattr("gateway.relay.frames", broken)
+    monkeypatch.setattr(PlainVoice, "events", broken)
     line = await gate.ask(chat(stream=True))
     assert told(line)["code"] == "internal_error"
     assert b"secret" not in line.body
@@ -215,7 +216,7 @@ async def test_a_client_that_left_before_the_first_byte_settles_everything(gate:
 async def stream_of(gate: Gate, script: Script, key: str | None = None) -> StreamAnswer:
     gate.upstream.on("scripted", script)
     raw = json.dumps(chat("probe/scripted", stream=True)).encode()
-    answer = await gate.pipeline.answer(parse_chat, raw, gate.headers(key), Line().receive)
+    answer = await gate.pipeline.answer(PlainDialect(parse_chat), raw, gate.headers(key), Line().receive)
     assert isinstance(answer, StreamAnswer)
     return answer
 

@@ -20,6 +20,7 @@ from gateway.pipeline import Pipeline
 from gateway.tenants.registry import create_key, create_tenant
 from gateway.tenants.types import Limits
 from gateway.wire.chat import parse_chat
+from gateway.wire.dialect import PlainDialect
 from gateway.wire.inference import Inference
 from tests.faults.misbehaving import MisbehavingUpstream
 
@@ -215,7 +216,7 @@ class Gate:
     ) -> None:
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
         try:
-            answer: Any = await self.pipeline.answer(parse, raw, header, line.receive)
+            answer: Any = await self.pipeline.answer(PlainDialect(parse), raw, header, line.receive)
         except ApiError as error:  # what the application around the pipeline does with it
             headers = turn_away(error, "POST", "/v1/...", self.house.metrics)
             answer = Answer(error.encode(), status=error.status, headers=encode_headers(headers.items()))
