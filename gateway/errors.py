@@ -42,6 +42,11 @@ class ApiError(Exception):
         self.code = code if code is not None else type(self).code
         self.headers = headers or {}
 
+    @property
+    def name(self) -> str:
+        """What the books, the log and the metrics call it."""
+        return self.code or self.type
+
     def body(self) -> dict[str, Any]:
         return {"error": {"message": self.message, "type": self.type, "param": self.param, "code": self.code}}
 

@@ -40,11 +40,11 @@ def turn_away(error: ApiError, method: str, path: str, metrics: Metrics | None) 
         method=method,
         path=path[:MAX_PATH],
         http_status=error.status,
-        error_code=error.code,
+        error_code=error.name,
     )
     log_refusal(line)
     if metrics is not None:
-        metrics.refuse(error.status, error.code or error.type)
+        metrics.refuse(error.status, error.name)
     return {"x-request-id": line.request_id, **error.headers}
 
 

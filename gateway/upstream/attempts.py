@@ -196,8 +196,10 @@ class _Attempts:
 
     def _fail(self, deployment: Deployment, record: AttemptRecord, started_ns: int, failed: Failed) -> None:
         self._faults.append(f"{_name(deployment)}: {failed.code}")
-        log.warning(
-            "attempt %d of %s at %s failed: %s", record.index, record.request_id, _name(deployment), failed.detail
+        severity, outcome = (logging.INFO, "was refused") if failed.is_refusal else (logging.WARNING, "failed")
+        name = _name(deployment)
+        log.log(
+            severity, "attempt %d of %s at %s %s: %s", record.index, record.request_id, name, outcome, failed.detail
         )
         if failed.blameless:
             deployment.breaker.abandon()

@@ -29,6 +29,11 @@ class Failed:
     error: ApiError | None = None  # a backend of ours refused
     blameless: bool = False  # says nothing about the deployment's health
 
+    @property
+    def is_refusal(self) -> bool:
+        """The request's own fault, told by a backend of ours: the attempt did all it could."""
+        return self.error is not None and self.error.status < 500
+
 
 class _Body(msgspec.Struct):
     error: Any = None
@@ -86,8 +91,7 @@ def _judge_payload(reply: Reply, payload: bytes, *, whole: bool = False) -> Fail
 def failure(error: UpstreamFailure | ApiError) -> Failed:
     """What an exception of a backend means."""
     if isinstance(error, ApiError):
-        code = error.code or error.type
-        return Failed(code, error.message, http_status=error.status, error=error, blameless=True)
+        return Failed(error.name, error.message, http_status=error.status, error=error, blameless=True)
     if isinstance(error, TimeoutFailure):
         return Failed(f"timeout_{error.phase}", str(error), retryable=True, timed_out=True)
     return Failed(error.code, str(error), retryable=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import OverloadedError
+from gateway.errors import InvalidRequestError, OverloadedError
 from gateway.estimates import prompt_tokens
 from gateway.tenants.types import Limits
 from gateway.wire.chat import parse_chat
@@ -348,6 +348,23 @@ async def test_an_engine_that_is_full_says_so_with_its_own_headers(gate: Gate, m
     monkeypatch.setattr(gate.house.snapshot.catalog.deployment("dear").backend, "send", full)
     line = await gate.ask(chat("dear"))
     assert (line.status, line.error["code"], line["retry-after"]) == (503, "overloaded", "3")
+    assert gate.record.cost_nanousd == 0
+
+
+async def test_a_refusal_of_our_own_is_booked_by_its_type_where_it_has_no_code(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_: Any) -> None:
+        raise InvalidRequestError("n is too large", param="n")
+
+    monkeypatch.setattr(gate.house.snapshot.catalog.deployment("dear").backend, "send", refuse)
+    line = await gate.ask(chat("dear"))
+    assert (line.status, line.error["code"], line.error["param"]) == (400, None, "n")
+    assert (gate.record.status, gate.record.http_status, gate.record.error_code) == (
+        "error",
+        400,
+        "invalid_request_error",
+    )
     assert gate.record.cost_nanousd == 0
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import json
+import logging
 import statistics
 import time
 from collections.abc import AsyncIterator, Callable
@@ -11,7 +12,14 @@ from typing import Any
 import pytest
 
 from gateway.config import ProviderConfig
-from gateway.errors import ApiError, ContextLengthExceeded, UpstreamError, UpstreamTimeout
+from gateway.errors import (
+    ApiError,
+    ContextLengthExceeded,
+    InvalidRequestError,
+    OverloadedError,
+    UpstreamError,
+    UpstreamTimeout,
+)
 from gateway.ledger.records import AttemptRecord
 from gateway.upstream.attempts import Deployment, Served, run
 from gateway.upstream.breaker import Breaker
@@ -380,6 +388,19 @@ async def test_what_one_backend_can_not_serve_another_may(house: House) -> None:
     assert raised.value.param == "messages"
     assert house.books.closed[-1].error_code == "context_length_exceeded"
     assert not small.breaker.is_open
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("error", "severity"), [(InvalidRequestError("no", param="n"), "INFO"), (OverloadedError("full"), "WARNING")]
+)
+async def test_only_what_is_not_the_clients_own_mistake_is_worth_a_warning(
+    house: House, caplog: pytest.LogCaptureFixture, error: ApiError, severity: str
+) -> None:
+    caplog.set_level(logging.INFO, "tollhouse.upstream")
+    with pytest.raises(type(error)):
+        await house.ask(Deployment("small", Local(lambda: error), "small"))
+    assert [record.levelname for record in caplog.records] == [severity]
 
 
 @pytest.mark.anyio
