@@ -57,13 +57,19 @@ class Directives(msgspec.Struct, frozen=True, gc=False):
         if not header:
             return NO_DIRECTIVES
         names = [part.strip().lower() for part in header.split(",")]
-        ages = [name[8:] for name in names if name.startswith("max-age=") and name[8:].isascii() and name[8:].isdigit()]
+        ages = [name.removeprefix("max-age") for name in names if name.partition("=")[0].rstrip() == "max-age"]
         return cls(
-            "no-store" in names, "no-cache" in names, "only-if-cached" in names, float(ages[0]) if ages else None
+            "no-store" in names, "no-cache" in names, "only-if-cached" in names, _age_s(ages[0]) if ages else None
         )
 
 
 NO_DIRECTIVES = Directives()
+
+
+def _age_s(written: str) -> float:
+    """What follows "max-age"; 0 for nonsense, so that nothing is fresh enough (RFC 9111, section 4.2.1)."""
+    seconds = written.strip(' ="')
+    return float(seconds) if seconds.isascii() and seconds.isdigit() else 0.0
 
 
 def why_not_cacheable(inference: Inference, max_temperature: float) -> str | None:

@@ -9,7 +9,7 @@ from engine.client import EngineClient
 from engine.errors import InvalidRequest, PromptTooLong, SwitchedOff
 from engine.types import GenerationRequest, Grammar, SamplingParams
 from gateway.errors import ContextLengthExceeded, InvalidRequestError
-from gateway.upstream.engine_fields import field, unsupported
+from gateway.upstream.engine_fields import check_endpoint, field, unsupported
 from gateway.upstream.engine_grammar import Demand, demand
 from gateway.upstream.engine_tools import Toolbox, plain, toolbox
 from gateway.upstream.types import Outbound
@@ -62,7 +62,7 @@ async def make_order(client: EngineClient, outbound: Outbound) -> Order:
             prompt_token_ids=prompt,
             sampling=_sampling(outbound),
             n=inference.n,
-            best_of=field(inference, "best_of") or None,
+            best_of=inference.best_of,
             grammar=grammar,
             cache_salt=outbound.cache_salt,
             fairness_key=outbound.fairness_key,
@@ -76,11 +76,12 @@ async def make_order(client: EngineClient, outbound: Outbound) -> Order:
 
 def check_supported(inference: Inference) -> None:
     """Raises InvalidRequestError naming the capability or field that this engine lacks: nothing is silently ignored."""
+    check_endpoint(inference)
     for capability in sorted(inference.needs & _UNSUPPORTED_CAPABILITIES.keys()):
         raise unsupported(f"the capability '{capability}'", _UNSUPPORTED_CAPABILITIES[capability])
     if field(inference, "suffix"):
         raise unsupported("'suffix'", "suffix")
-    num_choices = len(inference.prompts or ("",)) * max(inference.n, field(inference, "best_of") or 0)
+    num_choices = len(inference.prompts or ("",)) * max(inference.n, inference.best_of or 0)
     if num_choices > MAX_CHOICES and inference.endpoint != "embeddings":
         message = f"The bundled engine gives at most {MAX_CHOICES} answers to one request, not {num_choices}."
         raise InvalidRequestError(message, param="n" if inference.n > 1 else "prompt")

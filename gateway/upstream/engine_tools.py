@@ -35,11 +35,7 @@ def toolbox(inference: Inference) -> Toolbox | None:
             raise unsupported(f"'{name}', which 'tools' replaced", name)
     tools = _tools(inference.tools or [])
     choice = field(inference, "tool_choice")
-    if not tools:
-        if choice not in (None, "none"):
-            raise invalid("tool_choice", "only allowed when 'tools' are given")
-        return None
-    if choice == "none":
+    if not tools or choice == "none":
         return None
     most = 1 if field(inference, "parallel_tool_calls") is False else None
     if choice in (None, "auto", "required"):

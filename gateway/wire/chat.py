@@ -99,6 +99,7 @@ def _needs(body: _ChatFields) -> set[str]:
     if body.tools or body.functions:
         needs.add("tools")
         _check_tools(body)
+    _check_company(body)
     if body.response_format is not None and body.response_format.type != "text":
         needs.add(body.response_format.type)
         _check_response_format(body.response_format)
@@ -109,6 +110,17 @@ def _needs(body: _ChatFields) -> set[str]:
     if body.audio is not None or (body.modalities and "audio" in body.modalities):
         needs.add("audio")
     return needs
+
+
+def _check_company(body: _ChatFields) -> None:
+    """What says how to call is nothing without something to call; "none" harms nobody."""
+    if not body.tools:
+        if body.tool_choice not in (None, "none"):
+            raise invalid("tool_choice", "only allowed when 'tools' are given")
+        if body.parallel_tool_calls is not None:
+            raise invalid("parallel_tool_calls", "only allowed when 'tools' are given")
+    if not body.functions and body.function_call not in (None, "none"):
+        raise invalid("function_call", "only allowed when 'functions' are given")
 
 
 def _check_tools(body: _ChatFields) -> None:

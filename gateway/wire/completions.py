@@ -62,6 +62,7 @@ def parse_completion(raw: bytes) -> Inference:
         top_k=body.top_k,
         seed=body.seed,
         n=num_choices,
+        best_of=body.best_of or None,
         stop=stop,
         ignore_eos=bool(body.ignore_eos),
         echo=bool(body.echo),

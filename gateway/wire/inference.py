@@ -44,6 +44,7 @@ class Inference(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     top_k: int | None = None  # ours and most engines'
     seed: int | None = None
     n: int = 1
+    best_of: int | None = None  # completions: answers to make, of which the n likeliest are given
     stop: tuple[str, ...] = ()
     ignore_eos: bool = False
     echo: bool = False

@@ -68,6 +68,10 @@ def completion(prompt: Any, **fields: Any) -> Outbound:
     return outbound(parse_completion(json.dumps(body).encode()))
 
 
+def embedding(text: Any, **fields: Any) -> Outbound:
+    return outbound(parse_embedding(json.dumps({"model": "m", "input": text} | fields).encode()))
+
+
 def outbound(inference: Any, salt: str = "") -> Outbound:
     return Outbound(request_id="r1", inference=inference, upstream_model="smollm2", cache_salt=salt)
 
@@ -269,6 +273,27 @@ async def test_a_suffix_is_refused_by_name(backend: EngineBackend) -> None:
         await backend.send(completion("x", suffix="end"))
 
 
+@pytest.mark.parametrize(
+    ("outbound", "param"),
+    [
+        (chat(best_of=2), "best_of"),
+        (chat(best_of="many"), "best_of"),
+        (chat(echo=True), "echo"),
+        (chat(suffix="x"), "suffix"),
+        (completion("x", response_format="json"), "response_format"),
+        (completion("x", tools=[{}]), "tools"),
+        (completion("x", top_logprobs=2), "top_logprobs"),
+        (embedding("x", prompt="x"), "prompt"),
+    ],
+)
+async def test_a_field_of_another_endpoint_is_refused_by_name(
+    backend: EngineBackend, outbound: Outbound, param: str
+) -> None:
+    with pytest.raises(InvalidRequestError, match=f"Unrecognized request argument supplied: {param}") as caught:
+        await backend.send(outbound)
+    assert caught.value.param == param
+
+
 async def test_fields_at_their_defaults_are_no_reason_to_refuse(backend: EngineBackend) -> None:
     neutral = {"frequency_penalty": 0, "presence_penalty": None, "logit_bias": {}, "tools": [], "logprobs": False}
     whole(await backend.send(chat(max_tokens=1, response_format={"type": "text"}, **neutral)))
@@ -402,9 +427,7 @@ async def test_a_full_queue_is_told_with_a_time_to_come_back() -> None:
 
 async def test_an_idle_engine_takes_more_inputs_than_its_queue_has_places() -> None:
     async with toy(ToyRunner(step_s=0.01), max_waiting=200) as backend:
-        body = {"model": "m", "input": ["x", "yz"] * 400}
-        inference = parse_embedding(json.dumps(body).encode())
-        reply = await backend.send(outbound(inference))
+        reply = await backend.send(embedding(["x", "yz"] * 400))
         assert reply.body is not None
         assert len(json.loads(reply.body)["data"]) == 800
 

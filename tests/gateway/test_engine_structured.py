@@ -259,7 +259,6 @@ def tool(**function: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
-        ({"tool_choice": "required"}, "tool_choice"),
         ({"tools": [CLOCK], "tool_choice": "any"}, "tool_choice"),
         ({"tools": [CLOCK], "tool_choice": {"type": "function", "function": {"name": "f"}}}, "tool_choice"),
         ({"tools": [CLOCK], "tool_choice": {"type": "function"}}, "tool_choice.function.name"),

@@ -149,5 +149,12 @@ def test_cache_control_is_read() -> None:
     assert Directives.parse(None) == Directives()
     assert Directives.parse("No-Store, max-age=0") == Directives(no_store=True, max_age_s=0.0)
     assert Directives.parse("no-cache,only-if-cached") == Directives(no_cache=True, only_if_cached=True)
-    assert Directives.parse("max-age=soon, private") == Directives()
-    assert Directives.parse("max-age=\u00b2") == Directives()
+    assert Directives.parse('private, max-age="60"') == Directives(max_age_s=60.0)
+    assert Directives.parse("max-ages=60, s-maxage=60") == Directives()
+
+
+@pytest.mark.parametrize(
+    "header", ["max-age=soon, private", "max-age=\u00b2", "max-age", "max-age=", "max-age=-5", "max-age=1.5"]
+)
+def test_an_age_that_is_none_finds_nothing_fresh_enough(header: str) -> None:
+    assert Directives.parse(header) == Directives(max_age_s=0.0)
