@@ -52,6 +52,11 @@ class EngineClient:
     def info(self) -> EngineInfo:
         return self._started().info
 
+    @property
+    def max_choices(self) -> int:
+        """Answers that may run or wait at a time, those of all requests together."""
+        return self._started().max_choices
+
     def encode(self, text: str) -> list[int]:
         """Token ids of a prompt, with a BOS token if the model wants one."""
         return self._started().tokenizer.encode(text)

@@ -66,7 +66,7 @@ class Engine:
             options, self._runner.num_blocks, self._runner.block_size, self._runner.num_host_blocks
         )
         self._lark_grammars = options.lark_grammars
-        self._max_choices = options.max_batch_size + options.max_waiting
+        self.max_choices: int = options.max_batch_size + options.max_waiting
         self._answers: dict[Request, Answer] = {}  # of every choice that has not ended
         self._best_of: dict[Request, BestOf] = {}  # by first choice
         self._num_steps = 0
@@ -100,7 +100,7 @@ class Engine:
         params = validated(
             params, max_length=context_length, vocab_size=self.info.vocab_size, bos_id=self.tokenizer.bos_id
         )
-        check_choices(params, self._max_choices)
+        check_choices(params, self.max_choices)
         matcher = self._matcher(params.grammar) if params.grammar is not None else None
         num_prompt = len(params.prompt_token_ids)
         max_tokens = 0 if params.pooling is not None else params.sampling.max_tokens

@@ -20,7 +20,7 @@ class Stepper:
         self._engine = engine
         self._deliver = deliver
         self._max_batch_size = options.max_batch_size
-        self._max_open = options.max_batch_size + options.max_waiting
+        self._max_open = engine.max_choices
         self._max_wait_s = options.max_wait_ms / 1000
         self._condition = threading.Condition()
         self._commands: deque[tuple[Callable[[Request], object], Request]] = deque()

@@ -16,6 +16,7 @@ from gateway.wire.inference import Inference
 from gateway.wire.responses import embeddings_list
 from gateway.wire.sse import DONE
 
+MAX_AT_ONCE = 256
 RETRY_AFTER_S = 1  # a full queue drains quickly, or not at all
 
 
@@ -30,7 +31,8 @@ class EngineBackend:
         """A stream's reply is returned with its first token. Raises ApiError, UpstreamFailure."""
         order = await make_order(self._client, outbound)
         inference = outbound.inference
-        running = _Running(Sequences([self._client.generate(request) for request in order.requests]), inference, order)
+        sequences = Sequences([self._client.generate(request) for request in order.requests], self._at_once(inference))
+        running = _Running(sequences, inference, order)
         try:
             if inference.endpoint == "embeddings":
                 return Reply(200, body=await _embeddings(running, outbound))
@@ -49,6 +51,14 @@ class EngineBackend:
 
     async def aclose(self) -> None:
         await self._client.aclose()
+
+    def _at_once(self, inference: Inference) -> int:
+        """How many prompts of one request run side by side.
+
+        The others wait outside the queue that everybody shares: so many find room even in a small one, and leave some.
+        """
+        places = self._client.max_choices // 2
+        return max(1, min(MAX_AT_ONCE, places // max(inference.n, inference.best_of or 1)))
 
 
 class _Running:

@@ -7,18 +7,16 @@ from typing import cast
 
 from engine.types import Delta
 
-MAX_RUNNING = 256  # of one answer: the others wait here, and take no places in the queue that everybody shares
-
 
 class Sequences:
-    """Begins to run with its creation. `aclose` aborts what still runs, at any time and more than once."""
+    """Begins to run with its creation, `at_once` at a time. `aclose` aborts what still runs, even more than once."""
 
-    def __init__(self, generators: Sequence[AsyncIterator[Delta]]) -> None:
+    def __init__(self, generators: Sequence[AsyncIterator[Delta]], at_once: int) -> None:
         self._inbox: list[tuple[int, Delta]] = []
         self._arrived = asyncio.Event()
         self._error: BaseException | None = None
         self._num_open = len(generators)
-        self._places = asyncio.Semaphore(MAX_RUNNING)
+        self._places = asyncio.Semaphore(at_once)
         self._tasks = [asyncio.create_task(self._pump(*numbered)) for numbered in enumerate(generators)]
 
     async def next(self) -> list[tuple[int, Delta]]:

@@ -420,16 +420,40 @@ async def test_a_full_queue_is_told_with_a_time_to_come_back() -> None:
         await first.aclose()
         await (await second).aclose()
         await idle(backend._client)
+
+
+async def test_of_a_request_that_finds_no_room_for_all_its_prompts_nothing_is_left() -> None:
+    async with toy(ToyRunner(step_s=0.02), max_batch_size=2, max_waiting=2) as backend:
+        endless = chat(stream=True, max_tokens=400, ignore_eos=True)
+        others = [await backend.send(endless) for _ in range(2)]
+        third = asyncio.create_task(backend.send(endless))
+        await asyncio.sleep(0.1)
         with pytest.raises(OverloadedError):
-            await backend.send(completion(["x"] * 3, max_tokens=50))  # one finds no room: none is left running
+            await backend.send(completion(["x"] * 2, max_tokens=50))  # the second one finds no room
+        for reply in (*others, await third):
+            await reply.aclose()
         await idle(backend._client, within_s=3.0)
 
 
-async def test_an_idle_engine_takes_more_inputs_than_its_queue_has_places() -> None:
-    async with toy(ToyRunner(step_s=0.01), max_waiting=200) as backend:
+@pytest.mark.parametrize(("max_batch_size", "max_waiting"), [(64, 200), (2, 1), (1, 0)])
+async def test_an_idle_engine_takes_more_prompts_than_its_queue_has_places(
+    max_batch_size: int, max_waiting: int
+) -> None:
+    async with toy(ToyRunner(), max_batch_size=max_batch_size, max_waiting=max_waiting) as backend:
         reply = await backend.send(embedding(["x", "yz"] * 400))
         assert reply.body is not None
         assert len(json.loads(reply.body)["data"]) == 800
+        n = min(2, max_batch_size + max_waiting)
+        answer = whole(await backend.send(completion(["x"] * 20, n=n, max_tokens=2)), "CreateCompletionResponse")
+        assert len(answer["choices"]) == 20 * n
+
+
+@pytest.mark.parametrize("fields", [{"n": 4}, {"best_of": 4}])
+async def test_more_choices_of_a_prompt_than_there_are_places_are_refused_for_good(fields: dict[str, Any]) -> None:
+    async with toy(ToyRunner(), max_batch_size=2, max_waiting=1) as backend:
+        with pytest.raises(InvalidRequestError, match="must be at most 3 on this engine, not 4") as caught:
+            await backend.send(completion("x", **fields))
+        assert caught.value.param == next(iter(fields))
 
 
 async def test_a_schema_of_any_depth_gets_an_answer_or_a_plain_word() -> None:
