@@ -8,6 +8,7 @@ ApiError                       (status, type, code)
 ├── AuthenticationError        401 invalid_api_key
 ├── PermissionDeniedError      403
 ├── NotFoundError              404; model_not_found for models
+├── RequestTimeout             408: the body did not come
 ├── RateLimitError             429 rate_limit_exceeded, retry-after
 ├── ClientClosedRequest        499, logged and never seen by anyone
 ├── UpstreamError              502: every candidate failed; an upstream's own 4xx passes as it came
@@ -88,6 +89,12 @@ class PermissionDeniedError(ApiError):
 class NotFoundError(ApiError):
     status = 404
     type = "invalid_request_error"
+
+
+class RequestTimeout(ApiError):
+    status = 408
+    type = "invalid_request_error"
+    code = "request_timeout"
 
 
 class RateLimitError(ApiError):

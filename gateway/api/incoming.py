@@ -1,8 +1,14 @@
-"""What came in, read straight from ASGI's messages: headers by name, and a body of bounded size."""
+"""What came in, read straight from ASGI's messages: headers by name, and a body of bounded size in bounded time."""
 
+import asyncio
 from typing import Any
 
-from gateway.errors import ClientClosedRequest, PayloadTooLarge
+from gateway.errors import ClientClosedRequest, PayloadTooLarge, RequestTimeout
+
+# A client that sends a byte and falls silent, or one byte at a time, would hold its connection for ever: so a body has
+# a while to begin in, and what has come buys more (as in Apache's mod_reqtimeout: body=20,MinRate=...).
+PATIENCE_S = 20.0
+MIN_BYTES_PER_S = 1_000
 
 
 class Headers:
@@ -21,21 +27,26 @@ class Headers:
 
 
 async def read_body(scope: Any, receive: Any, limit: int) -> bytes:
-    """Raises PayloadTooLarge, at the announcement already if there is one, and ClientClosedRequest."""
+    """Raises PayloadTooLarge, at the announcement already if there is one, RequestTimeout and ClientClosedRequest."""
     announced = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
     if not announced.isdigit():
         announced = b""
     elif int(announced) > limit:
         raise _too_large(limit)
-    message = await receive()
-    body: bytes = message.get("body", b"")
-    if announced and len(body) == int(announced) <= limit:
-        return body  # the usual case: all in one piece; that nothing follows need not be waited for
-    return await _read_pieces(message, receive, limit)
+    try:
+        async with asyncio.timeout(PATIENCE_S) as patience:
+            message = await receive()
+            body: bytes = message.get("body", b"")
+            if announced and len(body) == int(announced) <= limit:
+                return body  # the usual case: all in one piece; that nothing follows need not be waited for
+            return await _read_pieces(message, receive, limit, patience)
+    except TimeoutError as error:
+        raise RequestTimeout("The request's body came too slowly.") from error
 
 
-async def _read_pieces(message: Any, receive: Any, limit: int) -> bytes:
+async def _read_pieces(message: Any, receive: Any, limit: int, patience: asyncio.Timeout) -> bytes:
     pieces = bytearray()
+    latest_begin = patience.when() or 0.0
     while True:
         if message["type"] == "http.disconnect":
             raise ClientClosedRequest("the client closed the connection")
@@ -44,6 +55,7 @@ async def _read_pieces(message: Any, receive: Any, limit: int) -> bytes:
             raise _too_large(limit)
         if not message.get("more_body"):
             return bytes(pieces)
+        patience.reschedule(latest_begin + len(pieces) / MIN_BYTES_PER_S)
         message = await receive()
 
 

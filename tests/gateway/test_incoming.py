@@ -1,11 +1,19 @@
 """Headers and bodies as ASGI brings them."""
 
+import asyncio
+import os
+import signal
 from typing import Any
 
 import pytest
+from litestar import Litestar, asgi
+from litestar.types import Receive, Scope, Send
 
+from gateway.answer import error_answer
+from gateway.api import incoming
 from gateway.api.incoming import Headers, read_body
-from gateway.errors import ClientClosedRequest, PayloadTooLarge
+from gateway.cli.server import bound_port, serve
+from gateway.errors import ApiError, ClientClosedRequest, PayloadTooLarge, RequestTimeout
 
 pytestmark = pytest.mark.anyio
 
@@ -94,3 +102,66 @@ async def test_a_body_just_within_the_limit_is_taken() -> None:
 async def test_a_client_that_leaves_before_the_end_has_asked_nothing(before: list[dict[str, Any]]) -> None:
     with pytest.raises(ClientClosedRequest):
         await read_body(scope(content_length="5"), Incoming(*before, GONE), 10)
+
+
+class Dripping:
+    """Brings one byte each `interval_s`, and never an end."""
+
+    def __init__(self, interval_s: float) -> None:
+        self.interval_s = interval_s
+
+    async def __call__(self) -> dict[str, Any]:
+        await asyncio.sleep(self.interval_s)
+        return part(b"x", more=True)
+
+
+@pytest.mark.parametrize("interval_s", [60.0, 0.01])
+async def test_a_body_that_hardly_comes_is_given_up(monkeypatch: pytest.MonkeyPatch, interval_s: float) -> None:
+    monkeypatch.setattr(incoming, "PATIENCE_S", 0.2)
+    async with asyncio.timeout(10):
+        with pytest.raises(RequestTimeout):
+            await read_body(scope(), Dripping(interval_s), 1_000_000)
+
+
+async def test_a_body_that_keeps_coming_has_the_time_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(incoming, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(incoming, "MIN_BYTES_PER_S", 1)
+    pieces = [part(b"x" * 5, more=True) for _ in range(30)]
+
+    async def receive() -> dict[str, Any]:
+        await asyncio.sleep(0.02)
+        return pieces.pop() if pieces else part(b"")
+
+    assert len(await read_body(scope(), receive, 1_000)) == 150
+
+
+async def test_a_cancellation_from_elsewhere_is_no_timeout() -> None:
+    reading = asyncio.create_task(read_body(scope(), Dripping(60.0), 10))
+    await asyncio.sleep(0)
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+
+
+@pytest.mark.parametrize("sent", [b"", b"1"])
+async def test_a_real_client_that_falls_silent_gets_an_answer(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
+    monkeypatch.setattr(incoming, "PATIENCE_S", 0.2)
+
+    @asgi("/", copy_scope=False)
+    async def read(scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await read_body(scope, receive, 100)
+        except ApiError as error:
+            await error_answer(error, [])(scope, receive, send)
+
+    ready, port = asyncio.Event(), bound_port("127.0.0.1", 0)
+    app = Litestar([read], openapi_config=None)
+    serving = asyncio.create_task(serve(app, "127.0.0.1", port, 1.0, ready.set))
+    await ready.wait()
+    async with asyncio.timeout(10):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\n" + sent)
+        assert (await reader.readline()).startswith(b"HTTP/1.1 408 ")
+    writer.close()
+    os.kill(os.getpid(), signal.SIGTERM)
+    await serving

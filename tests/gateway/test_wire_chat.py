@@ -282,7 +282,19 @@ def _parse_or_refuse(raw: bytes) -> None:
         conforms(error.encode(), "ErrorResponse")
 
 
-def test_a_body_of_millions_of_objects_is_refused_before_it_is_read() -> None:
-    body = b'{"model":"m","messages":[],"x":[' + b",".join([b"{}"] * 600_000) + b"]}"
-    with pytest.raises(InvalidRequestError, match="objects and lists"):
-        parse_chat(body)
+MANY = {
+    "objects and lists": b",".join([b"{}"] * 600_000),
+    "keys and texts": b"{" + b",".join(b'"%d":1' % i for i in range(300_000)) + b"}",
+    "values": b",".join([b"1"] * 2_100_000),
+}
+
+
+@pytest.mark.parametrize("what", MANY)
+def test_a_body_of_millions_of_values_is_refused_before_it_is_read(what: str) -> None:
+    with pytest.raises(InvalidRequestError, match=what):
+        parse_chat(b'{"model":"m","messages":[],"x":[' + MANY[what] + b"]}")
+
+
+def test_a_long_text_of_quotes_is_one_text() -> None:
+    text = '"a", {} ' * 200_000
+    assert parse_chat(body(messages=[{"role": "user", "content": text}])).last_user_text == text
