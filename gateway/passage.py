@@ -80,7 +80,7 @@ class Passage:
             id=self.id,
             tenant_id=self.principal.tenant.id,
             key_id=self.principal.key.id,
-            endpoint=self.inference.endpoint,
+            endpoint=self.inference.asked_endpoint,
             requested_model=self.inference.model,
             started_at=self.started_at,
             tier=decision.tier if decision else None,

@@ -30,7 +30,8 @@ class Message(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Inference(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    endpoint: Literal["chat.completions", "completions", "embeddings"]
+    endpoint: Literal["chat.completions", "completions", "embeddings"]  # as the backends know it
+    api: str = ""  # what the client spoke, where that was another API: "responses", "messages"
     raw: bytes
     fields: dict[str, msgspec.Raw]  # every top-level field of the body, undecoded, in the client's order
     model: str
@@ -54,6 +55,11 @@ class Inference(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     tools: list[dict[str, Any]] | None = None
     # "tools", "images", "audio", "files", "json_schema", "json_object", "logprobs"
     needs: frozenset[str] = frozenset()
+
+    @property
+    def asked_endpoint(self) -> str:
+        """The endpoint as the client and the books know it."""
+        return self.api or self.endpoint
 
     @property
     def last_user_text(self) -> str:
