@@ -77,17 +77,67 @@ tenants = Table(
     Column("created_at", UtcDateTime, nullable=False),
 )
 
+teams = Table(
+    "teams",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("tenant_id", String(32), ForeignKey("tenants.id"), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("requests_per_minute", BigInteger),
+    Column("tokens_per_minute", BigInteger),
+    Column("concurrent_requests", BigInteger),
+    Column("disabled", Boolean, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    UniqueConstraint("tenant_id", "name"),
+)
+
 keys = Table(
     "keys",
     metadata,
     Column("id", String(32), primary_key=True),
     Column("tenant_id", String(32), ForeignKey("tenants.id"), nullable=False),
+    Column("team_id", String(32), ForeignKey("teams.id")),
     Column("name", Text, nullable=False),
     Column("prefix", String(16), nullable=False),
     Column("hash", String(64), nullable=False, unique=True),
+    Column("previous_hash", String(64), unique=True),  # of the secret before a rotation, good until previous_until
+    Column("previous_until", UtcDateTime),
+    Column("models", Text),  # JSON arrays, each null where the key is not narrowed
+    Column("tiers", Text),
+    Column("endpoints", Text),
+    Column("ip_ranges", Text),
+    Column("requests_per_minute", BigInteger),
+    Column("tokens_per_minute", BigInteger),
+    Column("concurrent_requests", BigInteger),
+    Column("expires_at", UtcDateTime),
     Column("disabled", Boolean, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
     UniqueConstraint("tenant_id", "name"),
+)
+
+audit = Table(  # what administrators did; a row is written with the act itself and never changed
+    "audit",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("at", UtcDateTime, nullable=False),
+    Column("actor_kind", String(16), nullable=False),  # admin-key, cli, program
+    Column("actor", Text, nullable=False),
+    Column("source", Text, nullable=False),  # the address or host that it came from
+    Column("action", String(64), nullable=False),  # "key.create"
+    Column("tenant_id", String(32), index=True),
+    Column("target_id", Text, nullable=False),
+    Column("target", Text, nullable=False),  # its name at that time
+    Column("before", Text),  # JSON, without secrets; null where there was nothing
+    Column("after", Text),
+)
+
+cache_erasures = Table(  # what every gateway is to forget of its cache: one entry, a tenant's entries, or all
+    "cache_erasures",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("tenant_id", String(32)),
+    Column("entry_id", Text),
+    Column("erased_at", UtcDateTime, nullable=False),
 )
 
 prices = Table(

@@ -1,5 +1,6 @@
-"""Who is at the gate: tenants, their keys and what they may do."""
+"""Who is at the gate: tenants, their teams and keys, and what they may do."""
 
+from datetime import datetime
 from typing import Literal
 
 import msgspec
@@ -8,11 +9,20 @@ Capture = Literal["off", "signals", "text"]  # what the decisions table may keep
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """None: the config's [limits] decide. 0 is unlimited."""
+    """None, for a tenant: the config's [limits] decide; for a team or a key: none of its own. 0 is unlimited."""
 
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
     concurrent_requests: int | None = None
+
+
+class Scope(msgspec.Struct, frozen=True, kw_only=True):
+    """What a key may be used for. None: for everything. A list that is there is never empty."""
+
+    models: tuple[str, ...] | None = None  # globs over the names that clients use
+    tiers: tuple[str, ...] | None = None
+    endpoints: tuple[str, ...] | None = None  # paths below /v1: "chat/completions", "audio" for all under it
+    ip_ranges: tuple[str, ...] | None = None  # CIDR, IPv4 and IPv6
 
 
 class Tenant(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,11 +35,25 @@ class Tenant(msgspec.Struct, frozen=True, kw_only=True):
     disabled: bool = False
 
 
+class Team(msgspec.Struct, frozen=True, kw_only=True):
+    """A named group of a tenant's keys, with limits that they share."""
+
+    id: str
+    tenant_id: str
+    name: str
+    limits: Limits = Limits()
+    disabled: bool = False
+
+
 class Key(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     tenant_id: str
     name: str
     prefix: str  # "sk-th-abcd", for people to tell keys apart
+    team_id: str | None = None
+    scope: Scope | None = None  # None: not narrowed at all
+    limits: Limits = Limits()
+    expires_at: datetime | None = None
     disabled: bool = False
 
 
@@ -38,3 +62,4 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
 
     tenant: Tenant
     key: Key
+    team: Team | None = None
