@@ -64,9 +64,9 @@ class EngineClient:
     def decode(self, token_ids: list[int]) -> str:
         return self._started().tokenizer.decode(token_ids)
 
-    def token_bytes(self, token_id: int) -> bytes:
-        """A token's raw bytes; b"" for special and control tokens."""
-        return self._started().tokenizer.token_bytes(token_id)
+    def bytes_after(self, previous: int | None, token_id: int) -> bytes:
+        """What a token adds to the text after `previous` (None: at its beginning); b"" for control tokens."""
+        return self._started().tokenizer.bytes_after(previous, token_id)
 
     def token_name(self, token_id: int) -> str:
         """What a special or control token is called; "" for all others."""

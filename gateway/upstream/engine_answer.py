@@ -37,7 +37,7 @@ class EngineAnswer:
 
     def take(self, place: int, delta: Delta) -> None:
         choice = self._choices[place * self._inference.n + delta.index]
-        tokens = self._tokens(choice, place, delta)
+        tokens = self._tokens(choice, delta)
         choice.keep(choice.pieces(delta), tokens)
 
     def whole(self) -> bytes:
@@ -51,7 +51,7 @@ class EngineAnswer:
     def chunks(self, place: int, delta: Delta) -> list[bytes]:
         index = place * self._inference.n + delta.index
         choice = self._choices[index]
-        tokens = self._tokens(choice, place, delta)
+        tokens = self._tokens(choice, delta)
         logprobs = choice.told(tokens) if tokens else None
         payloads = []
         for piece in choice.pieces(delta):
@@ -70,20 +70,19 @@ class EngineAnswer:
         tools = self._order.toolbox
         return EngineChoice(
             self._client,
+            self._order.requests[place].prompt_token_ids,
             echo=prompt_text(self._client, self._inference.prompts[place]) if self._inference.echo else "",
             parser=self._client.tool_format.parser(tools.tools, tools.most) if tools is not None else None,
             text_logprobs=None if self._is_chat else TextLogprobs(),
         )
 
-    def _tokens(self, choice: EngineChoice, place: int, delta: Delta) -> list[TokenLogprob]:
+    def _tokens(self, choice: EngineChoice, delta: Delta) -> list[TokenLogprob]:
         """What is told of a delta's tokens; with a choice's first delta comes what is told of its prompt's."""
         if not self._with_logprobs:
             return []
-        tokens = choice.tokens(delta)
         if not self._inference.echo or choice.has_begun:
-            return tokens
-        prompt = self._order.requests[place].prompt_token_ids
-        return choice.prompt_tokens(prompt, delta.prompt_logprobs) + tokens
+            return choice.tokens(delta)
+        return choice.prompt_tokens(delta.prompt_logprobs) + choice.tokens(delta)
 
     def _usage(self) -> Usage:
         """A prompt counts once, however many choices it has; what `best_of` made and did not give counts, too."""

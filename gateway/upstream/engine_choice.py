@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from engine.client import EngineClient
 from engine.tools.parser import ToolCallParser
 from engine.tools.types import CallBegins, Piece, Text
@@ -12,7 +14,7 @@ from gateway.wire.responses import Call, Choice
 
 
 class EngineChoice:
-    """`echo`: the prompt, if it is wanted back. `parser`: finds calls, if there is something to call.
+    """`prompt`: its tokens. `echo`: its text, if it is wanted back. `parser`: finds calls, where some can be made.
 
     `text_logprobs`: in whose shape logprobs are told for text completions; None for chats.
     """
@@ -20,12 +22,15 @@ class EngineChoice:
     def __init__(
         self,
         client: EngineClient,
+        prompt: Sequence[int],
         *,
         echo: str = "",
         parser: ToolCallParser | None = None,
         text_logprobs: TextLogprobs | None = None,
     ) -> None:
         self._client = client
+        self._prompt = prompt
+        self._previous = prompt[-1] if prompt else None  # the token before the next one
         self._echo = echo
         self._parser = parser
         self._text_logprobs = text_logprobs
@@ -56,10 +61,12 @@ class EngineChoice:
         tokens = [self._token(each) for each in delta.logprobs]
         return [token for token in tokens if not token.name]
 
-    def prompt_tokens(self, token_ids: Sequence[int], logprobs: Sequence[TokenLogprobs]) -> list[TokenLogprob]:
+    def prompt_tokens(self, logprobs: Sequence[TokenLogprobs]) -> list[TokenLogprob]:
         """The same of the prompt, control tokens included; nothing is known of the first one."""
-        first = [self._entry(Logprob(token_id, 0.0)) for token_id in token_ids[:1]]
-        return [TokenLogprob(token.raw, None, token.name) for token in first] + [self._token(each) for each in logprobs]
+        self._previous = None
+        tokens = [self._token(TokenLogprobs(token_id, 0.0)) for token_id in self._prompt[:1]]
+        tokens = [msgspec.structs.replace(token, logprob=None) for token in tokens]
+        return self._as_written(tokens + [self._token(each) for each in logprobs])
 
     def told(self, tokens: Sequence[TokenLogprob]) -> dict[str, Any]:
         """Logprobs in the endpoint's shape; each token once, in order."""
@@ -81,10 +88,25 @@ class EngineChoice:
         logprobs = self.told(self._tokens) if with_logprobs else None
         return Choice("".join(self._texts), self.finish_reason, calls, logprobs)
 
+    def _as_written(self, tokens: Sequence[TokenLogprob]) -> list[TokenLogprob]:
+        """A control token that the echoed prompt spells out is a part of its text."""
+        text, position = self._echo.encode(), 0
+        written = []
+        for token in tokens:
+            if token.name and text.startswith(token.name.encode(), position):
+                token = msgspec.structs.replace(token, raw=token.name.encode(), name="")
+            position += len(token.raw)
+            written.append(token)
+        return written
+
     def _token(self, logprobs: TokenLogprobs) -> TokenLogprob:
         chosen = self._entry(Logprob(logprobs.token_id, logprobs.logprob))
-        return TokenLogprob(chosen.raw, chosen.logprob, chosen.name, tuple(map(self._entry, logprobs.top)))
+        top = tuple(map(self._entry, logprobs.top))
+        self._previous = logprobs.token_id
+        return msgspec.structs.replace(chosen, top=top)
 
     def _entry(self, logprob: Logprob) -> TokenLogprob:
+        """What a token adds to the text in the next place."""
         name = self._client.token_name(logprob.token_id)
-        return TokenLogprob(b"" if name else self._client.token_bytes(logprob.token_id), logprob.logprob, name)
+        raw = b"" if name else self._client.bytes_after(self._previous, logprob.token_id)
+        return TokenLogprob(raw, logprob.logprob, name)
