@@ -50,13 +50,13 @@ class Pipeline:
         passage = Passage(
             principal=principal,
             inference=inference,
-            voice=dialect.voice(inference),
             config_hash=snapshot.config.hash,
             namespace=header("x-tollhouse-namespace"),
             tier_wanted=header("x-tollhouse-tier"),
             directives=Directives.parse(header("cache-control")),
             headers=tuple((name, value) for name in FORWARDED if (value := header(name)) is not None),
         )
+        passage.voice = dialect.voice(inference, passage.id)
         passage.ticket = await house.limiter.admit(principal)
         if (header("x-tollhouse-dry-run") or "").lower() in YES:
             return await self._dry_run(passage, snapshot)
@@ -181,5 +181,5 @@ def _as_wanted(passage: Passage, reply: Reply, body: bytes, headers: Headers) ->
         else:
             told = voice.events(payloads) + voice.end()
             return Answer(told, content_type=EVENT_STREAM, headers=headers)
-    body = voice.whole(body) if reply.status < 300 else voice.refusal(body)
+    body = voice.whole(body) if reply.status < 300 else voice.refusal(body, reply.status)
     return Answer(body, status=reply.status, headers=headers, content_type=content_type)

@@ -19,7 +19,7 @@ class Voice(Protocol):
     """
 
     def whole(self, body: bytes) -> bytes:
-        """A whole successful answer."""
+        """A whole successful answer. Raises ValueError for what is none."""
 
     def events(self, payloads: Iterable[bytes]) -> bytes:
         """Framed events for these payloads, none of them [DONE]; may be empty."""
@@ -30,7 +30,7 @@ class Voice(Protocol):
     def error(self, error: ApiError) -> bytes:
         """The body of a refusal of ours."""
 
-    def refusal(self, body: bytes) -> bytes:
+    def refusal(self, body: bytes, status: int) -> bytes:
         """An upstream's own refusal, which comes in OpenAI's error shape."""
 
     def broken(self, error: ApiError) -> bytes:
@@ -42,7 +42,7 @@ class Dialect(Protocol):
 
     def parse(self, raw: bytes) -> Inference: ...
 
-    def voice(self, inference: Inference) -> Voice: ...
+    def voice(self, inference: Inference, request_id: str) -> Voice: ...
 
 
 class PlainVoice:
@@ -62,7 +62,7 @@ class PlainVoice:
     def error(self, error: ApiError) -> bytes:
         return error.encode()
 
-    def refusal(self, body: bytes) -> bytes:
+    def refusal(self, body: bytes, status: int) -> bytes:
         return body
 
     def broken(self, error: ApiError) -> bytes:
@@ -80,5 +80,5 @@ class PlainDialect:
     def __init__(self, parse: Callable[[bytes], Inference]) -> None:
         self.parse = parse
 
-    def voice(self, inference: Inference) -> Voice:
+    def voice(self, inference: Inference, request_id: str) -> Voice:
         return PLAIN

@@ -29,6 +29,15 @@ class Message(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return "\n".join(part["text"] for part in parts if isinstance(part.get("text"), str))
 
 
+class Native(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A request in its client's own API, for a backend that speaks it; the Inference around it is its translation."""
+
+    raw: bytes
+    fields: dict[str, msgspec.Raw]  # as Inference.fields
+    headers: tuple[tuple[str, str], ...] = ()  # that belong to the request: versions, betas
+    lost: tuple[str, ...] = ()  # what the translation could not say, in words
+
+
 class Inference(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     endpoint: Literal["chat.completions", "completions", "embeddings"]  # as the backends know it
     api: str = ""  # what the client spoke, where that was another API: "responses", "messages"
@@ -59,6 +68,11 @@ class Inference(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     @property
     def asked_endpoint(self) -> str:
         """The endpoint as the client and the books know it."""
+        return self.api or self.endpoint
+
+    @property
+    def called(self) -> str:
+        """What the books call the endpoint."""
         return self.api or self.endpoint
 
     @property
