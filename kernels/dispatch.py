@@ -26,6 +26,8 @@ def choose_operations(device: torch.device, shape: ModelShape, *, bf16_copy: boo
     wanted = os.environ.get("TOLLHOUSE_KERNELS", "auto")
     if wanted not in CHOICES:
         raise ValueError(f"TOLLHOUSE_KERNELS={wanted!r}: choose one of {', '.join(CHOICES)}")
+    if device.type != "cpu" and wanted in LEVELS:  # no error: the process may run other models on its CPU
+        _say_once(logging.WARNING, f"TOLLHOUSE_KERNELS={wanted} is of CPUs, and says nothing for {device}")
     if device.type != "cpu" or wanted == "reference":
         return ReferenceOperations(device)
     names = LEVELS if wanted == "auto" else (wanted,)

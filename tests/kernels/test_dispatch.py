@@ -249,3 +249,16 @@ def test_the_library_is_built_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     built = library.stat().st_mtime_ns
     load_library(LEVELS["avx2"], [source])
     assert library.stat().st_mtime_ns == built
+
+
+@pytest.mark.parametrize(
+    ("wanted", "told"), [("amx", ["WARNING"]), ("avx2", ["WARNING"]), ("auto", []), ("reference", [])]
+)
+def test_a_level_of_cpus_is_not_ignored_in_silence_on_another_device(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, wanted: str, told: list[str]
+) -> None:
+    monkeypatch.setenv("TOLLHOUSE_KERNELS", wanted)
+    for _ in range(2):
+        assert dispatch.choose_operations(torch.device("meta"), SHAPE).name == "reference"
+    assert [severity for severity, _ in messages(caplog)] == told
+    assert all(f"TOLLHOUSE_KERNELS={wanted}" in message for _, message in messages(caplog))
