@@ -15,6 +15,8 @@ from gateway.store.migrate import upgrade_to_head
 from gateway.store.translate import translated
 from gateway.store.url import parse_url
 
+Transaction = AsyncConnection  # what `Database.write` hands out: all that is done in it happens, or nothing
+
 _BUSY_TIMEOUT_MS = 10_000
 _CONNECT_TIMEOUT_S = 5.0
 _COMMAND_TIMEOUT_S = 60.0

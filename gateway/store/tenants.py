@@ -1,112 +1,55 @@
-"""Rows of tenants and keys, in and out as the structs of gateway.tenants. Knows hashes only, never a key."""
+"""Rows of tenants and teams, in and out as the structs of gateway.tenants. Writes are part of a transaction."""
 
 from datetime import UTC, datetime
 from typing import Any
 
-import msgspec
-from sqlalchemy import Row, func, insert, select, update
+from sqlalchemy import Row, delete, func, insert, select, update
 
-from gateway.store.database import Database
-from gateway.store.tables import keys, tenants
+from gateway.store.database import Database, Transaction
+from gateway.store.tables import keys, teams, tenants
 from gateway.store.versions import bump
-from gateway.tenants.types import Key, Limits, Principal, Tenant
+from gateway.tenants.types import Limits, Team, Tenant
 
-_LIMITS = ("requests_per_minute", "tokens_per_minute", "concurrent_requests")
-_OWN = ("name", "baseline_model", "default_max_tokens", "capture", "disabled")
-
-
-class KeyRow(msgspec.Struct, frozen=True):
-    """A key as the lists show it."""
-
-    key: Key
-    tenant_name: str
-    created_at: datetime
+LIMITS = ("requests_per_minute", "tokens_per_minute", "concurrent_requests")
+_TENANT = ("name", "baseline_model", "default_max_tokens", "capture", "disabled")
+_TEAM = ("tenant_id", "name", "disabled")
 
 
-async def insert_tenant(database: Database, tenant: Tenant) -> None:
+async def insert_tenant(transaction: Transaction, tenant: Tenant) -> None:
     """Raises DuplicateRow when the name is taken."""
-    async with database.write() as connection:
-        row = {"id": tenant.id, **_tenant_values(tenant), "created_at": datetime.now(UTC)}
-        await connection.execute(insert(tenants).values(row))
-        await bump(connection, "tenants")
+    values = {"id": tenant.id, **_values(tenant, _TENANT), "created_at": datetime.now(UTC)}
+    await transaction.execute(insert(tenants).values(values))
+    await bump(transaction, "tenants")
 
 
-async def insert_tenant_with_key(database: Database, tenant: Tenant, key: Key, key_hash: str) -> None:
-    """Both or neither. Raises DuplicateRow when the name is taken."""
-    now = datetime.now(UTC)
-    async with database.write() as connection:
-        await connection.execute(insert(tenants).values(id=tenant.id, **_tenant_values(tenant), created_at=now))
-        await connection.execute(insert(keys).values(**_key_values(key), hash=key_hash, created_at=now))
-        await bump(connection, "tenants")
+async def update_tenant(transaction: Transaction, tenant: Tenant) -> None:
+    """Writes every field of the tenant with this id. Raises DuplicateRow."""
+    await transaction.execute(update(tenants).where(tenants.c.id == tenant.id).values(_values(tenant, _TENANT)))
+    await bump(transaction, "tenants")
 
 
-async def update_tenant(database: Database, tenant: Tenant) -> bool:
-    """Writes every field of the tenant with this id; False when there is none. Raises DuplicateRow."""
-    async with database.write() as connection:
-        found = await connection.execute(
-            update(tenants).where(tenants.c.id == tenant.id).values(**_tenant_values(tenant))
-        )
-        await bump(connection, "tenants")
-        return found.rowcount > 0
+async def delete_tenant(transaction: Transaction, tenant_id: str) -> None:
+    """With its teams and keys. Raises RowRefused while anything else belongs to it."""
+    for table, column in ((keys, keys.c.tenant_id), (teams, teams.c.tenant_id), (tenants, tenants.c.id)):
+        await transaction.execute(delete(table).where(column == tenant_id))
+    await bump(transaction, "tenants")
 
 
 async def select_tenants(database: Database) -> list[Tenant]:
     async with database.read() as connection:
         rows = await connection.execute(select(tenants).order_by(tenants.c.name))
-        return [_tenant(row) for row in rows]
+        return [tenant_of(row) for row in rows]
 
 
-async def select_tenant(database: Database, name: str) -> Tenant | None:
-    async with database.read() as connection:
-        row = (await connection.execute(select(tenants).where(tenants.c.name == name))).first()
-        return _tenant(row) if row is not None else None
+async def select_tenant(transaction: Transaction, name: str) -> Tenant | None:
+    """Inside a writing transaction, nobody else changes it before that ends."""
+    row = (await transaction.execute(select(tenants).where(tenants.c.name == name).with_for_update())).first()
+    return tenant_of(row) if row is not None else None
 
 
-async def insert_key(database: Database, key: Key, key_hash: str) -> None:
-    """Raises DuplicateRow when the tenant has a key of this name."""
-    async with database.write() as connection:
-        await connection.execute(insert(keys).values(**_key_values(key), hash=key_hash, created_at=datetime.now(UTC)))
-        await bump(connection, "tenants")
-
-
-async def set_key_disabled(database: Database, key_id: str, disabled: bool) -> bool:
-    """False when there is no such key."""
-    async with database.write() as connection:
-        found = await connection.execute(update(keys).where(keys.c.id == key_id).values(disabled=disabled))
-        await bump(connection, "tenants")
-        return found.rowcount > 0
-
-
-async def select_keys(database: Database, tenant_id: str | None = None) -> list[KeyRow]:
-    query = select(keys, tenants.c.name.label("tenant_name")).join(tenants, keys.c.tenant_id == tenants.c.id)
-    if tenant_id is not None:
-        query = query.where(keys.c.tenant_id == tenant_id)
-    async with database.read() as connection:
-        rows = await connection.execute(query.order_by(tenants.c.name, keys.c.created_at, keys.c.id))
-        return [KeyRow(_key(row), row.tenant_name, row.created_at) for row in rows]
-
-
-async def select_principals(database: Database) -> list[tuple[str, Principal]]:
-    """Every key's hash (hex) and whom it stands for, disabled ones too."""
-    query = select(tenants, *(column.label(f"key_{column.name}") for column in keys.c)).join(
-        keys, keys.c.tenant_id == tenants.c.id
-    )
-    known: dict[str, Tenant] = {}  # one struct a tenant, however many keys it has
-    async with database.read() as connection:
-        found: list[tuple[str, Principal]] = []
-        for row in await connection.execute(query):
-            tenant = known.get(row.id)
-            if tenant is None:
-                tenant = known[row.id] = _tenant(row)
-            key = Key(
-                id=row.key_id,
-                tenant_id=row.id,
-                name=row.key_name,
-                prefix=row.key_prefix,
-                disabled=row.key_disabled,
-            )
-            found.append((row.key_hash, Principal(tenant=tenant, key=key)))
-        return found
+async def select_names(connection: Transaction, limit: int) -> list[str]:
+    """Of tenants, sorted."""
+    return list(await connection.scalars(select(tenants.c.name).order_by(tenants.c.name).limit(limit)))
 
 
 async def count_tenants(database: Database) -> int:
@@ -114,25 +57,48 @@ async def count_tenants(database: Database) -> int:
         return int(await connection.scalar(select(func.count()).select_from(tenants)) or 0)
 
 
-def _tenant(row: Row[Any]) -> Tenant:
-    values = {name: getattr(row, name) for name in _OWN}
-    limits = Limits(**{name: getattr(row, name) for name in _LIMITS})
-    return Tenant(id=row.id, limits=limits, **values)
+async def insert_team(transaction: Transaction, team: Team) -> None:
+    """Raises DuplicateRow when the tenant has a team of this name."""
+    values = {"id": team.id, **_values(team, _TEAM), "created_at": datetime.now(UTC)}
+    await transaction.execute(insert(teams).values(values))
+    await bump(transaction, "tenants")
 
 
-def _tenant_values(tenant: Tenant) -> dict[str, Any]:
-    return {name: getattr(tenant, name) for name in _OWN} | {name: getattr(tenant.limits, name) for name in _LIMITS}
+async def update_team(transaction: Transaction, team: Team) -> None:
+    """Writes every field of the team with this id. Raises DuplicateRow."""
+    await transaction.execute(update(teams).where(teams.c.id == team.id).values(_values(team, _TEAM)))
+    await bump(transaction, "tenants")
 
 
-def _key(row: Row[Any]) -> Key:
-    return Key(id=row.id, tenant_id=row.tenant_id, name=row.name, prefix=row.prefix, disabled=row.disabled)
+async def select_team(transaction: Transaction, tenant_id: str, name: str) -> Team | None:
+    """Inside a writing transaction, nobody else changes it before that ends."""
+    query = select(teams).where(teams.c.tenant_id == tenant_id, teams.c.name == name).with_for_update()
+    row = (await transaction.execute(query)).first()
+    return team_of(row) if row is not None else None
 
 
-def _key_values(key: Key) -> dict[str, Any]:
-    return {
-        "id": key.id,
-        "tenant_id": key.tenant_id,
-        "name": key.name,
-        "prefix": key.prefix,
-        "disabled": key.disabled,
-    }
+async def select_teams(database: Database, tenant_id: str | None = None) -> list[tuple[str, Team, int]]:
+    """(its tenant's name, the team, how many keys are in it), sorted by both names."""
+    members = select(func.count()).where(keys.c.team_id == teams.c.id).scalar_subquery()
+    query = select(teams, tenants.c.name.label("tenant_name"), members.label("num_keys")).join(tenants)
+    if tenant_id is not None:
+        query = query.where(teams.c.tenant_id == tenant_id)
+    async with database.read() as connection:
+        rows = await connection.execute(query.order_by(tenants.c.name, teams.c.name))
+        return [(row.tenant_name, team_of(row), int(row.num_keys)) for row in rows]
+
+
+def tenant_of(row: Row[Any]) -> Tenant:
+    return Tenant(id=row.id, limits=limits_of(row), **{name: getattr(row, name) for name in _TENANT})
+
+
+def team_of(row: Row[Any]) -> Team:
+    return Team(id=row.id, limits=limits_of(row), **{name: getattr(row, name) for name in _TEAM})
+
+
+def limits_of(row: Row[Any]) -> Limits:
+    return Limits(**{name: getattr(row, name) for name in LIMITS})
+
+
+def _values(owner: Tenant | Team, own: tuple[str, ...]) -> dict[str, Any]:
+    return {name: getattr(owner, name) for name in own} | {name: getattr(owner.limits, name) for name in LIMITS}

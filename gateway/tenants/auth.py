@@ -6,11 +6,13 @@ goes for messages: none repeats any part of what the caller sent.
 
 import asyncio
 import time
+from collections.abc import Callable
 
-from gateway.errors import AuthenticationError
+from gateway.errors import AuthenticationError, PermissionDeniedError
 from gateway.store.database import Database
-from gateway.store.tenants import select_principals
+from gateway.store.keys import SecretRow, select_secrets
 from gateway.store.versions import VersionWatch
+from gateway.tenants.gatekeeper import Gatekeeper, Incoming, Proxies
 from gateway.tenants.keys import hash_key
 from gateway.tenants.types import Principal
 
@@ -29,12 +31,56 @@ class UnknownKeyError(AuthenticationError):
     pass
 
 
-class Authenticator:
-    """`start` before use, `aclose` after. What the CLI changes is noticed within `interval_s`."""
+class Secret:
+    """One secret that opens the gate, and all that is asked before it does; most keys ask for nothing more."""
 
-    def __init__(self, database: Database, *, interval_s: float = 0.5) -> None:
+    __slots__ = ("gatekeeper", "is_bounded", "principal", "refusal", "replaced_at", "until")
+
+    def __init__(self, row: SecretRow, proxies: Proxies) -> None:
+        self.principal = row.principal
+        self.refusal = _refusal(row.principal)
+        key = row.principal.key
+        self.until = key.expires_at.timestamp() if key.expires_at is not None else None
+        self.replaced_at = row.replaced_at.timestamp() if row.replaced_at is not None else None
+        narrowed = key.scope is not None and (key.scope.endpoints or key.scope.ip_ranges)
+        self.gatekeeper = Gatekeeper(key.scope, proxies) if narrowed and key.scope is not None else None
+        self.is_bounded = any(bound is not None for bound in (self.until, self.replaced_at, self.gatekeeper))
+
+    def check(self, now: float, incoming: Incoming | None) -> None:
+        """Raises AuthenticationError or PermissionDeniedError. Whoever can't say where a request is from is refused."""
+        if self.replaced_at is not None and self.replaced_at <= now:
+            raise AuthenticationError("This API key has been replaced by a new one.", headers=_SCHEME)
+        if self.until is not None and self.until <= now:
+            raise AuthenticationError("This API key has expired.", headers=_SCHEME)
+        if self.gatekeeper is not None:
+            if incoming is None:
+                raise PermissionDeniedError("This API key may not be used here.")
+            self.gatekeeper.check(incoming)
+
+
+def _refusal(principal: Principal) -> str | None:
+    if principal.key.disabled:
+        return "This API key has been disabled."
+    if principal.team is not None and principal.team.disabled:
+        return "The team of this API key has been disabled."
+    return "The tenant of this API key has been disabled." if principal.tenant.disabled else None
+
+
+class Authenticator:
+    """`start` before use, `aclose` after. What administrators change is noticed within `interval_s`."""
+
+    def __init__(
+        self,
+        database: Database,
+        proxies: Proxies | None = None,
+        *,
+        interval_s: float = 0.5,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.proxies = proxies or Proxies()
         self._database = database
-        self._principals: dict[bytes, Principal] = {}
+        self._clock = clock
+        self._secrets: dict[bytes, Secret] = {}
         self._watch = VersionWatch(database, "tenants", self._reload, interval_s)
         self._look: asyncio.Task[None] | None = None  # that has not begun to read yet
         self._next_look = 0.0
@@ -51,29 +97,32 @@ class Authenticator:
         """Why keys are not being refreshed at the moment; those known keep working."""
         return self._watch.error
 
-    def authenticate(self, authorization: str | None) -> Principal:
-        """Takes the Authorization header. Raises AuthenticationError."""
+    def authenticate(self, authorization: str | None, incoming: Incoming | None = None) -> Principal:
+        """Takes the Authorization header. Raises AuthenticationError, and PermissionDeniedError for a scope's sake.
+
+        `incoming` is the request itself: a key that is bound to endpoints or addresses works with it only.
+        """
         if not authorization or authorization[:7].lower() != "bearer ":
             raise AuthenticationError(_MISSING, headers=_SCHEME)
         key = authorization[7:].strip()
-        principal = self._principals.get(hash_key(key))
-        if principal is None:
+        secret = self._secrets.get(hash_key(key))
+        if secret is None:
             raise UnknownKeyError(_UNKNOWN if key else _MISSING, headers=_SCHEME)
-        if principal.key.disabled:
-            raise AuthenticationError("This API key has been disabled.", headers=_SCHEME)
-        if principal.tenant.disabled:
-            raise AuthenticationError("The tenant of this API key has been disabled.", headers=_SCHEME)
-        return principal
+        if secret.refusal is not None:
+            raise AuthenticationError(secret.refusal, headers=_SCHEME)
+        if secret.is_bounded:
+            secret.check(self._clock(), incoming)
+        return secret.principal
 
-    async def identify(self, authorization: str | None) -> Principal:
+    async def identify(self, authorization: str | None, incoming: Incoming | None = None) -> Principal:
         """As `authenticate`, but a key that is not known is looked for once more: it may have been made just now."""
         try:
-            return self.authenticate(authorization)
+            return self.authenticate(authorization, incoming)
         except UnknownKeyError:
             if self._look is None:
                 self._look = asyncio.create_task(self._look_again(), name="look for a new key")
             await asyncio.shield(self._look)
-            return self.authenticate(authorization)
+            return self.authenticate(authorization, incoming)
 
     async def _look_again(self) -> None:
         await asyncio.sleep(self._next_look - time.monotonic())
@@ -82,5 +131,5 @@ class Authenticator:
         await self._watch.poll()
 
     async def _reload(self) -> None:
-        found = await select_principals(self._database)
-        self._principals = {bytes.fromhex(key_hash): principal for key_hash, principal in found}
+        found = await select_secrets(self._database)
+        self._secrets = {bytes.fromhex(row.hash): Secret(row, self.proxies) for row in found}
