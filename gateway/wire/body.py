@@ -72,7 +72,7 @@ def decode_body(raw: bytes, decoder: msgspec.json.Decoder[Fields]) -> tuple[dict
         typed = decoder.decode(raw)
         msgspec.json.decode(raw)  # what nobody typed must be sound too: it is hashed, and it is sent on
     except msgspec.ValidationError as error:
-        raise _explain(error) from error
+        raise explain(error) from error
     except UnicodeDecodeError as error:
         raise InvalidRequestError(f"The body of your request is not valid UTF-8 (byte {error.start}).") from error
     except msgspec.DecodeError as error:
@@ -141,6 +141,17 @@ def missing(param: str) -> InvalidRequestError:
     )
 
 
+def member(value: dict[str, Any], name: str, expected: type, where: str) -> Any:
+    """value[name], which must be there and of the expected type. Raises InvalidRequestError."""
+    if name not in value:
+        raise missing(f"{where}.{name}")
+    found = value[name]
+    if not isinstance(found, expected):
+        wanted = "a string" if expected is str else "an object"
+        raise InvalidRequestError(f"Invalid type for '{where}.{name}': expected {wanted}.", param=f"{where}.{name}")
+    return found
+
+
 def token_ids(value: Any) -> bool:
     """Whether a value is a non-empty array of plain integers that could be tokens."""
     return isinstance(value, list) and bool(value) and all(type(item) is int and 0 <= item < 2**31 for item in value)
@@ -152,10 +163,13 @@ def is_null(fields: Mapping[str, msgspec.Raw], name: str) -> bool:
     return value is None or bytes(value) == b"null"
 
 
-def _explain(error: msgspec.ValidationError) -> InvalidRequestError:
-    """msgspec's "Expected `int`, got `str` - at `$.max_tokens`" in OpenAI's words, with `param` filled."""
+def explain(error: msgspec.ValidationError, where: str = "") -> InvalidRequestError:
+    """msgspec's "Expected `int`, got `str` - at `$.max_tokens`" in OpenAI's words, with `param` filled.
+
+    `where`: the path of what was converted, if it was not the whole body.
+    """
     what, _, path = str(error).partition(" - at `$")
-    path = path.rstrip("`").lstrip(".")
+    path = (where + path.rstrip("`")).lstrip(".")
     what = what.replace("`", "")
     if what.startswith("Object missing required field "):
         name = what.rpartition(" ")[2]
