@@ -18,7 +18,7 @@ from engine.sampling.sampler import Sampler
 from engine.types import GenerationRequest, SamplingParams
 from engine.validation import normalised
 from kernels.reference_sampling import ReferenceSampling
-from tests.engine.test_grammar import compiled
+from tests.engine.grammars import compiled
 
 VOCAB = 10
 LOGITS = torch.tensor([2.0, 1.5, 1.0, 0.5, 0.0, -0.5, -1.0, -1.5, -2.0, -2.5])
