@@ -5,7 +5,6 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from gateway.errors import InvalidRequestError
 from gateway.wire.body import (
     CommonFields,
     NumTokens,
@@ -15,6 +14,7 @@ from gateway.wire.body import (
     check_stream_options,
     decode_body,
     invalid,
+    member,
     missing,
 )
 from gateway.wire.inference import Inference, Message
@@ -126,18 +126,18 @@ def _check_company(body: _ChatFields) -> None:
 def _check_tools(body: _ChatFields) -> None:
     for index, tool in enumerate(body.tools or ()):
         where = f"tools[{index}]"
-        kind = _member(tool, "type", str, where)
+        kind = member(tool, "type", str, where)
         if kind in ("function", "custom"):
-            _member(_member(tool, kind, dict, where), "name", str, f"{where}.{kind}")
+            member(member(tool, kind, dict, where), "name", str, f"{where}.{kind}")
     for index, function in enumerate(body.functions or ()):
-        _member(function, "name", str, f"functions[{index}]")
+        member(function, "name", str, f"functions[{index}]")
 
 
 def _check_response_format(response_format: _ResponseFormat) -> None:
     if response_format.type == "json_schema":
         if response_format.json_schema is None:
             raise missing("response_format.json_schema")
-        _member(response_format.json_schema, "name", str, "response_format.json_schema")
+        member(response_format.json_schema, "name", str, "response_format.json_schema")
 
 
 def _check_message(message: Message, where: str, needs: set[str]) -> None:
@@ -158,35 +158,24 @@ def _check_message(message: Message, where: str, needs: set[str]) -> None:
 
 
 def _check_tool_call(call: dict[str, Any], where: str) -> None:
-    _member(call, "id", str, where)
+    member(call, "id", str, where)
     kind = call.get("type", "function")
     if kind == "function":
-        function = _member(call, "function", dict, where)
-        _member(function, "name", str, f"{where}.function")
-        _member(function, "arguments", str, f"{where}.function")
+        function = member(call, "function", dict, where)
+        member(function, "name", str, f"{where}.function")
+        member(function, "arguments", str, f"{where}.function")
 
 
 def _check_parts(parts: list[dict[str, Any]], where: str, needs: set[str]) -> None:
     if not parts:
         raise invalid(where, "expected at least one part")
     for index, part in enumerate(parts):
-        kind = _member(part, "type", str, f"{where}[{index}]")
+        kind = member(part, "type", str, f"{where}[{index}]")
         if kind not in _PART_PAYLOADS:
             raise invalid(f"{where}[{index}].type", f"{kind[:64]!r} is not one of {', '.join(_PART_PAYLOADS)}")
         name, expected, capability = _PART_PAYLOADS[kind]
-        payload = _member(part, name, expected, f"{where}[{index}]")
+        payload = member(part, name, expected, f"{where}[{index}]")
         if kind == "image_url":
-            _member(payload, "url", str, f"{where}[{index}].image_url")
+            member(payload, "url", str, f"{where}[{index}].image_url")
         if capability:
             needs.add(capability)
-
-
-def _member(value: Any, name: str, expected: type, where: str) -> Any:
-    """value[name], which must be there and of the expected type."""
-    if name not in value:
-        raise missing(f"{where}.{name}")
-    found = value[name]
-    if not isinstance(found, expected):
-        wanted = "a string" if expected is str else "an object"
-        raise InvalidRequestError(f"Invalid type for '{where}.{name}': expected {wanted}.", param=f"{where}.{name}")
-    return found

@@ -41,6 +41,7 @@ class Native(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 class Inference(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     endpoint: Literal["chat.completions", "completions", "embeddings"]  # as the backends know it
     api: str = ""  # what the client spoke, where that was another API: "responses", "messages"
+    native: Native | None = None
     raw: bytes
     fields: dict[str, msgspec.Raw]  # every top-level field of the body, undecoded, in the client's order
     model: str
@@ -68,11 +69,6 @@ class Inference(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     @property
     def asked_endpoint(self) -> str:
         """The endpoint as the client and the books know it."""
-        return self.api or self.endpoint
-
-    @property
-    def called(self) -> str:
-        """What the books call the endpoint."""
         return self.api or self.endpoint
 
     @property

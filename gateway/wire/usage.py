@@ -11,13 +11,14 @@ _Count = Annotated[int, Meta(ge=0, le=2**53)]
 class Usage(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """What an answer used.
 
-    `estimated` marks counts that no backend reported. Cached tokens are part of prompt_tokens, reasoning ones of
-    completion_tokens.
+    `estimated` marks counts that no backend reported. Tokens read from a prompt cache and those written to it are part
+    of prompt_tokens, reasoning ones of completion_tokens.
     """
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int = 0
+    cache_write_tokens: int = 0
     reasoning_tokens: int = 0
     estimated: bool = False
 
@@ -33,6 +34,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False, kw_only=True):
             prompt_tokens=max(self.prompt_tokens, other.prompt_tokens),
             completion_tokens=max(self.completion_tokens, other.completion_tokens),
             cached_tokens=max(self.cached_tokens, other.cached_tokens),
+            cache_write_tokens=max(self.cache_write_tokens, other.cache_write_tokens),
             reasoning_tokens=max(self.reasoning_tokens, other.reasoning_tokens),
             estimated=self.estimated and other.estimated,
         )
@@ -40,6 +42,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 class _PromptDetails(msgspec.Struct):
     cached_tokens: _Count | None = None
+    cache_write_tokens: _Count | None = None
 
 
 class _CompletionDetails(msgspec.Struct):
@@ -60,6 +63,7 @@ class _WireUsage(msgspec.Struct):
             prompt_tokens=self.prompt_tokens or 0,
             completion_tokens=self.completion_tokens or 0,
             cached_tokens=(prompt.cached_tokens or 0) if prompt else 0,
+            cache_write_tokens=(prompt.cache_write_tokens or 0) if prompt else 0,
             reasoning_tokens=(completion.reasoning_tokens or 0) if completion else 0,
         )
 
@@ -93,10 +97,14 @@ def read_usage(member: msgspec.Raw) -> Usage | None:
 
 
 def usage_object(usage: Usage) -> dict[str, Any]:
-    """Usage as OpenAI writes it for a generated answer. A zero is said, not left out."""
-    return {
+    """Usage as OpenAI writes it for a generated answer. Zero cached tokens are said; what few models have is not."""
+    written = {"cache_write_tokens": usage.cache_write_tokens} if usage.cache_write_tokens else {}
+    told = {
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,
         "total_tokens": usage.total_tokens,
-        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens} | written,
     }
+    if usage.reasoning_tokens:
+        told["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
+    return told
