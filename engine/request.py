@@ -50,6 +50,8 @@ class Request:
     uses_cached_prefix: bool = True  # False while every token of the prompt must be run, for what comes out of it
     status: Status = Status.NEW
     finish_reason: FinishReason | None = None
+    priority: int = field(init=False)  # its own, or a better one that it was lifted to
+    queued_at: int = 0  # the step
     turn: int = 0  # order of arrival while it waits, order of admission afterwards
     index: int = 0  # which of the choices it is
     group: list["Request"] = field(default_factory=list)  # all choices for its prompt, in one shared list; [] if alone
@@ -58,6 +60,9 @@ class Request:
     num_preemptions: int = 0
     max_length: int = 0  # prompt and answer together may not grow beyond this
     max_blocks: int = 0  # that many tokens take so many blocks
+
+    def __post_init__(self) -> None:
+        self.priority = self.params.priority
 
     @property
     def num_generated(self) -> int:
@@ -81,7 +86,7 @@ class Request:
     @property
     def rank(self) -> tuple[int, int, int]:
         """Smaller goes first, and is preempted last."""
-        return self.params.priority, self.turn, self.index
+        return self.priority, self.turn, self.index
 
     @property
     def first_choice(self) -> "Request":

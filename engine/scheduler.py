@@ -2,12 +2,14 @@
 
 Continuous batching with chunked prefill over a paged KV cache (Orca, OSDI 2022; PagedAttention, SOSP 2023;
 Sarathi-Serve, OSDI 2024). Running decodes come first; then prompts, by priority, and within a priority in equal parts
-for each fairness key. When blocks run out, the request of the worst rank gives its own back.
+for each fairness key. When blocks run out, the request of the worst rank gives its own back. `ageing` keeps a bad
+priority from waiting for ever.
 """
 
 from bisect import bisect_left, insort
 from collections import Counter
 
+from engine.ageing import Ageing
 from engine.block_tables import BlockTables
 from engine.plan import PlannedSequence, StepPlan
 from engine.request import Request, Status
@@ -39,6 +41,7 @@ class Scheduler:
         self.num_cached_tokens = 0  # of these, found in the prefix cache
         self._max_batch_tokens = options.max_batch_tokens
         self._max_running = min(options.max_batch_size, options.max_batch_tokens)
+        self._ageing = Ageing()
         self._num_turns = 0
         self._preempted: list[Request] = []  # by the plan that was made last
         self._is_blocked = False  # in the plan that is being made: the first in line does not fit
@@ -48,6 +51,7 @@ class Scheduler:
         request.max_blocks = self.tables.num_blocks_for(request.max_length)
         assert request.max_blocks <= self.tables.pool.num_blocks, "admitted what can never fit"
         request.status = Status.WAITING
+        request.queued_at = self._ageing.step
         request.turn = self._next_turn()
         self.waiting.push(request)
 
@@ -57,6 +61,7 @@ class Scheduler:
             if choice.status is Status.NEW:
                 choice.max_blocks = source.max_blocks
                 choice.status = Status.WAITING
+                choice.queued_at = source.queued_at
                 choice.turn = source.turn
                 self.tables.fork(source, choice)
                 self.waiting.push(choice)
@@ -66,6 +71,8 @@ class Scheduler:
         plan = StepPlan()
         self._preempted = []
         self._is_blocked = False
+        if (lifted := self._ageing.next(self.running, self.waiting)) is not None:
+            self._lift(*lifted)
         if self.waiting:
             self._make_way(plan)
         num_decodes = self._plan_decodes(plan)
@@ -138,7 +145,7 @@ class Scheduler:
         """Chunks of the prompts under way, then new requests: all of one priority before those of the next."""
         under_way = [each for each in self.running if len(each.token_ids) - each.num_computed > 1]
         chunks: dict[Request, int] = {}
-        priorities = {each.params.priority for each in under_way}
+        priorities = {each.priority for each in under_way}
         if self._preempted:  # what has just been too much for the blocks does not come back in the same step
             self._is_blocked = True
         else:
@@ -146,7 +153,7 @@ class Scheduler:
         for priority in sorted(priorities):
             if budget == 0:
                 break
-            members = [each for each in under_way if each.params.priority == priority]
+            members = [each for each in under_way if each.priority == priority]
             budget = self._fill(plan, chunks, members, priority, budget)
         for request, num_tokens in chunks.items():
             self._plan(plan, request, num_tokens)
@@ -166,7 +173,7 @@ class Scheduler:
                 budget -= self._extend(chunks, request, min(budget, limit - used[request.params.fairness_key]), used)
             while budget > 0 and not self._is_blocked:
                 head = self.waiting.peek()
-                if head is None or head.params.priority != priority:
+                if head is None or head.priority != priority:
                     break
                 room = min(budget, limit - used[head.params.fairness_key])
                 if room <= 0 or not self._admit(plan, head):
@@ -188,11 +195,11 @@ class Scheduler:
     def _make_way(self, plan: StepPlan) -> None:
         """Start the first in line with places and blocks of a worse priority, one request a step, if they suffice."""
         head = self.waiting.peek()
-        if head is None or not self.running or self.running[-1].params.priority <= head.params.priority:
+        if head is None or not self.running or self.running[-1].priority <= head.priority:
             return
         if self._admit(plan, head):
             return
-        start = bisect_left(self.running, head.params.priority + 1, key=lambda each: each.params.priority)
+        start = bisect_left(self.running, head.priority + 1, key=lambda each: each.priority)
         kept, victims = self.running[:start], self.running[start:]
         num_needed = self.tables.num_blocks_for(len(head.token_ids)) + _headroom(head, kept, self.tables)
         if self.tables.num_free_without(victims) < num_needed:
@@ -218,6 +225,17 @@ class Scheduler:
         request.status = Status.RUNNING
         insort(self.running, request, key=_rank)
         return True
+
+    def _lift(self, request: Request, priority: int) -> None:
+        """Into a better priority, among those that run or those that wait."""
+        if request.status is Status.RUNNING:
+            self._leave_running(request)
+            request.priority = priority
+            insort(self.running, request, key=_rank)
+        else:
+            self.waiting.remove(request)
+            request.priority = priority
+            self.waiting.push(request)
 
     def _preempt(self, plan: StepPlan, request: Request) -> None:
         self._leave_running(request)

@@ -42,7 +42,7 @@ class WaitingQueue:
         self._num_requests = 0  # counted, because another thread may ask for it at any time
 
     def push(self, request: Request) -> None:
-        priority = request.params.priority
+        priority = request.priority
         if priority not in self._classes:
             self._classes[priority] = _PriorityClass()
             insort(self._priorities, priority)
@@ -50,13 +50,14 @@ class WaitingQueue:
         self._num_requests += 1
 
     def peek(self) -> Request | None:
-        if not self._priorities:
-            return None
-        best = self._classes[self._priorities[0]]
-        return best.returning[0] if best.returning else best.by_key[self._turns.next(best.by_key)][0]
+        return self._head(self._priorities[0]) if self._priorities else None
+
+    def heads(self) -> list[Request]:
+        """The first in line of each priority, the best first."""
+        return [self._head(priority) for priority in self._priorities]
 
     def remove(self, request: Request) -> None:
-        priority = request.params.priority
+        priority = request.priority
         members = self._classes[priority]
         line = members.line_of(request)
         index = bisect_left(line, request.rank, key=_rank)
@@ -85,6 +86,10 @@ class WaitingQueue:
         """The fairness keys of those who wait with this priority."""
         members = self._classes.get(priority)
         return members.by_key.keys() | {each.params.fairness_key for each in members.returning} if members else set()
+
+    def _head(self, priority: int) -> Request:
+        members = self._classes[priority]
+        return members.returning[0] if members.returning else members.by_key[self._turns.next(members.by_key)][0]
 
     def __iter__(self) -> Iterator[Request]:
         for priority in self._priorities:

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy_runner import ToyRunner, answer_alone
 
+from engine import ageing
 from engine.engine import Engine
 from engine.request import Request, Status
 from engine.types import EngineOptions, GenerationRequest, SamplingParams
@@ -136,6 +137,82 @@ def test_equals_never_take_each_others_place() -> None:
     requests = [add(engine, name, 30, max_tokens=30) for name in "abc"]
     run_until(engine, *requests)
     assert engine.stats().preemptions_total == 0
+
+
+PATIENCE = 20
+
+
+class Rush:
+    """An engine in which urgent requests never stop to wait, with others of worse priorities behind them."""
+
+    def __init__(self, behind: dict[str, int], num_prompt: int, max_tokens: int, **options: Any) -> None:
+        self.engine, self.toy = make(num_blocks=2000, **options)
+        self.shape = (num_prompt, max_tokens)
+        self.urgent = [add(self.engine, f"u{i}", *self.shape, key="urgent") for i in range(9)]
+        self.behind = [add(self.engine, name, 70, 9, key=name, priority=behind[name]) for name in behind]
+        self.guests_at: list[set[str]] = []  # who of the worse priorities had tokens, in each step
+
+    def step(self) -> None:
+        while sum(each.priority == 0 for each in self.engine.scheduler.waiting) < 9:
+            self.urgent.append(add(self.engine, f"u{len(self.urgent)}", *self.shape, key="urgent"))
+        self.engine.step()
+        self.engine.check_integrity()
+        self.guests_at.append({name for name, _, _ in self.toy.plans[-1] if name[0] != "u"})
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    num_prompt=st.integers(1, 200), max_tokens=st.integers(1, 30), max_batch_size=st.integers(1, 6),
+    priorities=st.lists(st.integers(1, 3), min_size=1, max_size=4),
+)  # fmt: skip
+def test_nobody_waits_for_ever_behind_a_better_priority_and_costs_it_one_place_at_most(
+    num_prompt: int, max_tokens: int, max_batch_size: int, priorities: list[int]
+) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(ageing, "PATIENCE_STEPS", PATIENCE)
+        behind = {f"b{i}": priority for i, priority in enumerate(priorities)}
+        rush = Rush(behind, num_prompt, max_tokens, max_batch_size=max_batch_size)
+        while any(each.status is not Status.FINISHED for each in rush.behind):
+            rush.step()
+            assert len(rush.guests_at) < 2000, "they starve"
+    check_alone(*rush.behind)
+    assert not any(rush.guests_at[: PATIENCE - 1]), "strictly by priority, for as long as nobody has waited for long"
+    assert all(len(guests) <= 1 for guests in rush.guests_at)
+    finished_at = [max(i for i, guests in enumerate(rush.guests_at) if name in guests) for name in behind]
+    begun_at = [min(i for i, guests in enumerate(rush.guests_at) if name in guests) for name in behind]
+    for end, begin in zip(sorted(finished_at), sorted(begun_at)[1:], strict=False):
+        assert begin - end >= PATIENCE, "between two guests the best priority has all places"
+
+
+def test_a_request_that_was_lifted_is_not_sent_away_again_and_keeps_up_with_better_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ageing, "PATIENCE_STEPS", PATIENCE)
+    rush = Rush({"b": 5}, 30, 10, max_batch_size=2)
+    (batch,) = rush.behind
+    while batch.num_generated == 0:
+        rush.step()
+    assert batch.priority == 0
+    for i in range(3):
+        add(rush.engine, f"u-{i}", 30, 10, priority=-1)
+    rush.step()
+    assert batch.priority == -1, "what is better still does not take the place of the guest either"
+    while batch.status is not Status.FINISHED:
+        rush.step()
+    assert batch.num_preemptions == 0
+
+
+def test_a_prompt_under_way_that_gets_no_tokens_is_lifted_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ageing, "PATIENCE_STEPS", PATIENCE)
+    engine, _ = make(num_blocks=4000, max_batch_size=8)
+    batch = add(engine, "b", 300, priority=1)
+    engine.step()
+    for i in range(4):
+        add(engine, f"u{i}", 4000)
+    while batch.num_generated == 0:
+        engine.step()
+        assert engine.stats().steps_total < 100, "the urgent prompts take whole steps, for hundreds of them"
+    assert batch.num_preemptions == 0
 
 
 def test_streams_go_on_while_a_long_prompt_arrives() -> None:
