@@ -19,7 +19,7 @@ class Voice(Protocol):
     """
 
     def whole(self, body: bytes) -> bytes:
-        """A whole successful answer. Raises ValueError for what is none."""
+        """A whole successful answer. Raises UpstreamError for what is none."""
 
     def events(self, payloads: Iterable[bytes]) -> bytes:
         """Framed events for these payloads, none of them [DONE]; may be empty."""

@@ -37,6 +37,8 @@ class Conversation:
             self.system(turn.content, where)
         elif turn.role not in ("user", "assistant"):
             raise invalid(where.replace("content", "role"), f"{turn.role[:64]!r} is not one of user, assistant, system")
+        elif not turn.content:
+            raise invalid(where, "a turn can't be empty")
         elif isinstance(turn.content, str):
             self.messages.append({"role": turn.role, "content": turn.content})
         elif turn.role == "user":
@@ -47,6 +49,7 @@ class Conversation:
     def _user(self, blocks: list[dict[str, Any]], where: str) -> None:
         """Results of tools come first, as a chat wants them right behind their calls, then what the user says."""
         parts: list[dict[str, Any]] = []
+        num_before = len(self.messages)
         for index, block in enumerate(blocks):
             if member(block, "type", str, f"{where}[{index}]") == "tool_result":
                 parts += self._result(block, f"{where}[{index}]")
@@ -54,8 +57,8 @@ class Conversation:
                 parts += self._part(block, f"{where}[{index}]")
         if [part["type"] for part in parts] == ["text"]:
             self.messages.append({"role": "user", "content": parts[0]["text"]})
-        elif parts:
-            self.messages.append({"role": "user", "content": parts})
+        elif parts or len(self.messages) == num_before:
+            self.messages.append({"role": "user", "content": parts or ""})
 
     def _assistant(self, blocks: list[dict[str, Any]], where: str) -> None:
         texts: list[str] = []
