@@ -12,7 +12,7 @@ from gateway.store.database import Database
 from gateway.store.errors import StoreError
 from gateway.store.tables import versions
 
-Topic = Literal["tenants", "prices", "erasures"]
+Topic = Literal["tenants", "prices", "erasures", "budgets"]
 log = logging.getLogger("tollhouse.store")
 
 

@@ -1,33 +1,21 @@
-"""Limits counted in this process: a token bucket per tenant for requests, one for tokens, a counter for slots.
+"""Limits and budgets counted in this process. Nothing here awaits, so every step is atomic on the event loop.
 
-A bucket holds one minute's allowance and refills continuously; it goes below zero when a request used more than it had
-reserved, and the tenant then waits until that is paid back.
+A bucket holds one minute's quota and refills continuously; it goes below zero when a request used more than it had
+reserved, and its owner then waits until that is paid back.
 """
 
 import time
+from collections import defaultdict
+from collections.abc import Hashable
+from typing import TypeVar
 
-import msgspec
+from gateway.tenants.periods import period_at
+from gateway.tenants.tally import WINDOW_S, Balance, Claim, Standing, Tally, Unseeded, What
+from gateway.tenants.terms import Allowance, Quota
 
-WINDOW_S = 60.0
-
-
-class Standing(msgspec.Struct, frozen=True):
-    """How a tenant stands against one of its limits, after a step that was `admitted` or not."""
-
-    admitted: bool
-    limit: int
-    remaining: float
-    wanted: float = 0.0  # what was asked for and refused
-
-    @property
-    def reset_s(self) -> float:
-        """Until the whole allowance is back."""
-        return (self.limit - self.remaining) * WINDOW_S / self.limit
-
-    @property
-    def retry_after_s(self) -> float:
-        """Until what was refused would be admitted."""
-        return max(0.0, (self.wanted - self.remaining) * WINDOW_S / self.limit)
+OLD_S = 86_400.0  # after its end, a period's spending is forgotten: no request runs for so long
+Key = TypeVar("Key", bound=Hashable)
+Counted = TypeVar("Counted", Standing, Balance)
 
 
 class Bucket:
@@ -42,12 +30,10 @@ class Bucket:
         self._at = now
         return self._level
 
-    def take(self, amount: float, limit: int, now: float) -> Standing:
-        level = self.level(limit, now)
-        if amount > level:
-            return Standing(False, limit, level, amount)
-        self._level = level - amount
-        return Standing(True, limit, self._level)
+    def take(self, amount: float) -> float:
+        """Whether there is so much has been seen by `level`."""
+        self._level -= amount
+        return self._level
 
     def give_back(self, amount: float, limit: int, now: float) -> None:
         """A negative amount takes what was used beyond the reservation."""
@@ -55,49 +41,123 @@ class Bucket:
 
 
 class LocalCounts:
-    """All tenants' buckets. Nothing here awaits, so every step is atomic on the event loop."""
+    """Implements `gateway.tenants.tally.Counts`."""
 
     def __init__(self) -> None:
-        self._requests: dict[str, Bucket] = {}
-        self._tokens: dict[str, Bucket] = {}
-        self._running: dict[str, int] = {}
+        self._buckets: dict[tuple[str, What], Bucket] = {}
+        self._running: defaultdict[str, int] = defaultdict(int)  # requests, by their owner's id
+        self._held: defaultdict[tuple[str, str], int] = defaultdict(int)  # nano-dollars, by owner and period
+        self._spent: dict[tuple[str, str], tuple[int, float]] = {}  # nano-dollars, and when the period ends
 
-    def admit(self, tenant_id: str, requests_limit: int, slots_limit: int) -> tuple[Standing | None, Standing | None]:
-        """Takes a request and a slot, both or neither; a limit of 0 is none. Returns the standings of the two."""
-        slots: Standing | None = None
-        running = self._running.get(tenant_id, 0)
-        if slots_limit:
-            slots = Standing(running < slots_limit, slots_limit, float(slots_limit - running), 1.0)
-            if not slots.admitted:
-                return None, slots
-        requests: Standing | None = None
-        if requests_limit:
+    async def admit(self, claim: Claim) -> Tally:
+        terms = claim.terms
+        slots = tuple(self._slots(quota) for quota in terms.slots)
+        if refused := _first_refused(slots):
+            return Tally(refused)
+        requests = self._look("requests", terms.requests, 1.0)
+        if refused := _first_refused(requests):
+            return Tally(refused, requests)
+        for quota in terms.slots:
+            self._running[quota.owner.id] += 1
+        claim.slots = bool(terms.slots)
+        return Tally(None, self._take(requests))
+
+    async def reserve(self, claim: Claim, tokens: int, cost_nanousd: int) -> Tally:
+        terms = claim.terms
+        balances = self._balances(claim, cost_nanousd) if cost_nanousd else ()
+        standings = self._look("tokens", terms.tokens, tokens) if tokens else ()
+        refused = _first_refused(standings) or _first_refused(balances)
+        if refused:
+            return Tally(refused, standings, balances)
+        for balance in balances:
+            self._held[balance.allowance.owner.id, balance.period.label] += cost_nanousd
+        claim.tokens += tokens
+        claim.cost_nanousd += cost_nanousd
+        return Tally(None, self._take(standings), balances)
+
+    async def settle(self, claim: Claim, tokens: int, cost_nanousd: int) -> tuple[Balance, ...]:
+        terms = claim.terms
+        if claim.slots:
+            for quota in terms.slots:
+                _lower(self._running, quota.owner.id, 1)
+        if claim.tokens != tokens:
             now = time.monotonic()
-            requests = _bucket(self._requests, tenant_id, requests_limit, now).take(1.0, requests_limit, now)
-            if not requests.admitted:
-                return requests, slots
-        if slots_limit:
-            self._running[tenant_id] = running + 1
-        return requests, slots
+            for quota in terms.tokens:
+                self._bucket("tokens", quota, now).give_back(claim.tokens - tokens, quota.amount, now)
+        if not (cost_nanousd or claim.cost_nanousd):
+            return ()
+        return tuple(self._spend(allowance, claim, cost_nanousd) for allowance in terms.allowances)
 
-    def reserve(self, tenant_id: str, limit: int, tokens: float) -> Standing:
+    async def raise_to(self, tenant_id: str, balances: tuple[Balance, ...]) -> tuple[Balance, ...]:
+        raised = []
+        for balance in balances:
+            key = (balance.allowance.owner.id, balance.period.label)
+            spent = max(balance.spent, self._spent.get(key, (0, 0.0))[0])
+            self._spent[key] = (spent, balance.period.end)
+            raised.append(Balance(balance.allowance, balance.period, spent))
+        if balances:
+            self._forget_before(max(balance.period.start for balance in balances) - OLD_S)
+        return tuple(raised)
+
+    def _balances(self, claim: Claim, wanted: int) -> tuple[Balance, ...]:
+        """Raises Unseeded."""
+        found, missing = [], []
+        for allowance in claim.terms.allowances:
+            period = period_at(allowance.period, claim.at)
+            key = (allowance.owner.id, period.label)
+            known = self._spent.get(key)
+            if known is None:
+                missing.append(allowance)
+            else:
+                found.append(Balance(allowance, period, known[0], self._held.get(key, 0), wanted))
+        if missing:
+            raise Unseeded(tuple(missing))
+        return tuple(found)
+
+    def _spend(self, allowance: Allowance, claim: Claim, cost_nanousd: int) -> Balance:
+        """What nobody has seeded yet is left to the ledger, which will know it by then."""
+        period = period_at(allowance.period, claim.at)
+        key = (allowance.owner.id, period.label)
+        if claim.cost_nanousd:
+            _lower(self._held, key, claim.cost_nanousd)
+        if (known := self._spent.get(key)) is None:
+            return Balance(allowance, period, cost_nanousd)
+        self._spent[key] = (known[0] + cost_nanousd, known[1])
+        return Balance(allowance, period, known[0] + cost_nanousd, self._held.get(key, 0))
+
+    def _slots(self, quota: Quota) -> Standing:
+        left = quota.amount - self._running.get(quota.owner.id, 0)
+        return Standing("slots", quota, left >= 1, float(left), 1.0)
+
+    def _look(self, what: What, quotas: tuple[Quota, ...], wanted: float) -> tuple[Standing, ...]:
         now = time.monotonic()
-        return _bucket(self._tokens, tenant_id, limit, now).take(tokens, limit, now)
+        levels = [self._bucket(what, quota, now).level(quota.amount, now) for quota in quotas]
+        return tuple(
+            Standing(what, quota, wanted <= level, level, wanted) for quota, level in zip(quotas, levels, strict=True)
+        )
 
-    def give_back(self, tenant_id: str, limit: int, tokens: float) -> None:
-        now = time.monotonic()
-        _bucket(self._tokens, tenant_id, limit, now).give_back(tokens, limit, now)
+    def _take(self, standings: tuple[Standing, ...]) -> tuple[Standing, ...]:
+        return tuple(
+            Standing(each.what, each.quota, True, self._buckets[each.quota.owner.id, each.what].take(each.wanted))
+            for each in standings
+        )
 
-    def leave(self, tenant_id: str) -> None:
-        left = self._running[tenant_id] - 1
-        if left:
-            self._running[tenant_id] = left
-        else:
-            del self._running[tenant_id]
+    def _bucket(self, what: What, quota: Quota, now: float) -> Bucket:
+        bucket = self._buckets.get((quota.owner.id, what))
+        if bucket is None:
+            bucket = self._buckets[quota.owner.id, what] = Bucket(quota.amount, now)
+        return bucket
+
+    def _forget_before(self, moment: float) -> None:
+        for key in [key for key, (_, end) in self._spent.items() if end < moment]:
+            del self._spent[key]
 
 
-def _bucket(buckets: dict[str, Bucket], tenant_id: str, limit: int, now: float) -> Bucket:
-    bucket = buckets.get(tenant_id)
-    if bucket is None:
-        bucket = buckets[tenant_id] = Bucket(limit, now)
-    return bucket
+def _first_refused(found: tuple[Counted, ...]) -> Counted | None:
+    return next((each for each in found if not each.admitted), None)
+
+
+def _lower(counts: defaultdict[Key, int], key: Key, amount: int) -> None:
+    counts[key] -= amount
+    if counts[key] <= 0:
+        del counts[key]

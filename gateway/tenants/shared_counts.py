@@ -1,237 +1,233 @@
-"""The same limits counted in Redis, for gateways that share tenants. One atomic Lua script for each step.
+"""The same limits and budgets counted in Redis, for gateways that share tenants: one atomic script for each step.
 
-A slot is a lease that its gateway renews: what a crashed gateway held comes free by itself. Redis being away is this
-module's to notice and to end (`available`), and the Limiter's to bridge.
+What a request holds is a lease that its gateway renews. A count that Redis has lost is noticed by its epoch, a random
+word that each key of spending is born with; `on_new_epoch` is told whose spending has to be looked up again.
 """
 
 import asyncio
-import logging
-from collections.abc import Coroutine
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any, cast
 
-from gateway.tenants.local_counts import Standing
+from gateway.ids import new_id
+from gateway.tenants import redis_scripts as scripts
+from gateway.tenants.local_counts import OLD_S
+from gateway.tenants.periods import PERIODS, Period, period_at
+from gateway.tenants.redis_link import RedisAway, RedisLink
+from gateway.tenants.tally import Balance, Claim, Standing, Tally, Unseeded, What
+from gateway.tenants.terms import Allowance, Quota, Terms
 
-if TYPE_CHECKING:
-    from redis.asyncio import Redis
-
-log = logging.getLogger("tollhouse.limits")
-_TIMEOUT_S = 0.5  # a request waits no longer than this for a Redis that does not answer
-_PROBE_S = 0.5
+__all__ = ["RedisAway", "SharedCounts"]
 _BATCH = 500  # leases renewed in one call
-
-_BUCKET = """
-local time = redis.call('TIME')
-local now = time[1] * 1000 + time[2] / 1000
-local function level(key, limit)
-  local kept = redis.call('HMGET', key, 'level', 'at')
-  if not kept[1] then return limit end
-  return math.min(limit, tonumber(kept[1]) + math.max(0, now - tonumber(kept[2])) * limit / 60000)
-end
-local function keep(key, limit, amount)
-  redis.call('HSET', key, 'level', string.format('%.6f', amount), 'at', string.format('%.3f', now))
-  -- a bucket that would be full again is as good as none
-  redis.call('PEXPIRE', key, math.ceil((limit - amount) * 60000 / limit) + 1000)
-end
-"""
-
-# KEYS requests, slots; ARGV requests_limit, slots_limit, ticket, lease_ms -> admitted, requests left, slots taken
-_ADMIT = (
-    _BUCKET
-    + """
-local requests_limit, slots_limit = tonumber(ARGV[1]), tonumber(ARGV[2])
-local left, taken = -1, 0
-if slots_limit > 0 then
-  redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
-  taken = redis.call('ZCARD', KEYS[2])
-  if taken >= slots_limit then return {0, '-1', taken} end
-end
-if requests_limit > 0 then
-  left = level(KEYS[1], requests_limit)
-  if left < 1 then return {0, tostring(left), taken} end
-  left = left - 1
-  keep(KEYS[1], requests_limit, left)
-end
-if slots_limit > 0 then
-  redis.call('ZADD', KEYS[2], now + ARGV[4], ARGV[3])
-  redis.call('PEXPIRE', KEYS[2], ARGV[4] * 2)
-end
-return {1, tostring(left), taken}
-"""
-)
-
-# KEYS tokens; ARGV limit, tokens -> admitted, tokens left
-_RESERVE = (
-    _BUCKET
-    + """
-local limit, wanted = tonumber(ARGV[1]), tonumber(ARGV[2])
-local left = level(KEYS[1], limit)
-if wanted > left then return {0, tostring(left)} end
-keep(KEYS[1], limit, left - wanted)
-return {1, tostring(left - wanted)}
-"""
-)
-
-# KEYS tokens, slots; ARGV limit, tokens to give back, ticket
-_SETTLE = (
-    _BUCKET
-    + """
-local limit = tonumber(ARGV[1])
-if limit > 0 then keep(KEYS[1], limit, math.min(limit, level(KEYS[1], limit) + tonumber(ARGV[2]))) end
-redis.call('ZREM', KEYS[2], ARGV[3])
-return 1
-"""
-)
-
-# KEYS slots; ARGV lease_ms, tickets...
-_RENEW = """
-local time = redis.call('TIME')
-local until_ms = time[1] * 1000 + time[2] / 1000 + ARGV[1]
-for index = 2, #ARGV do redis.call('ZADD', KEYS[1], until_ms, ARGV[index]) end
-redis.call('PEXPIRE', KEYS[1], ARGV[1] * 2)
-return 1
-"""
-
-
-class RedisAway(Exception):
-    """Count here instead, for now."""
+_MAX_EPOCHS = 10_000
+_SPENT = {"day": 4, "month": 5}  # where the scripts expect the key of a period's spending
 
 
 class SharedCounts:
-    def __init__(self, url: str, lease_s: float = 60.0) -> None:
-        self._redis = _connect(url)
+    """Implements `gateway.tenants.tally.Counts`. `aclose` after use.
+
+    Every step raises RedisAway; what had been taken then comes free by itself.
+    """
+
+    def __init__(self, link: RedisLink, lease_s: float = 60.0) -> None:
+        self._link = link
         self._lease_ms = int(lease_s * 1000)
-        self._scripts = {text: self._redis.register_script(text) for text in (_ADMIT, _RESERVE, _SETTLE, _RENEW)}
-        self._leases: dict[str, str] = {}  # ticket -> tenant
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._leases: dict[str, Claim] = {}
+        self._steps: dict[str, asyncio.Task[Any]] = {}  # reservations under way, by request
+        self._epochs: dict[str, str] = {}  # by key of spending
         self._renewing: asyncio.Task[None] | None = None
-        self.available = True
+        self.on_new_epoch: Callable[[Terms, float], None] = lambda terms, at: None
 
-    async def admit(
-        self, tenant_id: str, ticket: str, requests_limit: int, slots_limit: int
-    ) -> tuple[Standing | None, Standing | None]:
-        """As LocalCounts.admit. Raises RedisAway."""
-        keys = [_key(tenant_id, "requests"), _key(tenant_id, "slots")]
-        step = self._spawn(self._run(_ADMIT, keys, [requests_limit, slots_limit, ticket, self._lease_ms]))
+    @property
+    def available(self) -> bool:
+        return self._link.available
+
+    async def admit(self, claim: Claim) -> Tally:
+        step = self._link.spawn(self._admit(claim))
         try:
-            admitted, left, taken = await asyncio.shield(step)
+            return cast(Tally, await asyncio.shield(step))
         except asyncio.CancelledError:  # it is counted all the same: so undo it afterwards
-            step.add_done_callback(lambda _: self._spawn(self._leave(tenant_id, ticket)))
+            step.add_done_callback(lambda _: self._link.spawn(self._undo(claim)))
             raise
-        slots_free = slots_limit == 0 or taken < slots_limit
-        slots = Standing(slots_free, slots_limit, float(slots_limit - taken), 1.0) if slots_limit else None
-        requests: Standing | None = None
-        if requests_limit and slots_free:
-            requests = Standing(bool(admitted), requests_limit, float(left), 1.0)
-        if admitted and slots_limit:
-            self._leases[ticket] = tenant_id
-            self._keep_renewing()
-        return requests, slots
 
-    async def reserve(self, tenant_id: str, limit: int, tokens: float) -> Standing:
-        """As LocalCounts.reserve. Raises RedisAway."""
-        step = self._spawn(self._run(_RESERVE, [_key(tenant_id, "tokens")], [limit, tokens]))
-        admitted, left = await asyncio.shield(step)  # a cancelled client must not tear a connection down
-        return Standing(bool(admitted), limit, float(left), tokens)
+    async def reserve(self, claim: Claim, tokens: int, cost_nanousd: int) -> Tally:
+        """A client that leaves meanwhile does not stop it; `settle` waits for its end."""
+        step = self._steps[claim.id] = self._link.spawn(self._reserve(claim, tokens, cost_nanousd))
+        step.add_done_callback(lambda _: self._steps.pop(claim.id, None))
+        return cast(Tally, await asyncio.shield(step))
 
-    async def settle(self, tenant_id: str, ticket: str, limit: int, give_back: float) -> None:
-        """Gives tokens back and leaves the slot. Raises RedisAway; lease and bucket then heal by themselves."""
-        self.forget(ticket)
-        await self._run(_SETTLE, [_key(tenant_id, "tokens"), _key(tenant_id, "slots")], [limit, give_back, ticket])
+    async def settle(self, claim: Claim, tokens: int, cost_nanousd: int) -> tuple[Balance, ...]:
+        if (step := self._steps.get(claim.id)) is not None:
+            await asyncio.wait([step])  # its client left; what it takes has to be there before it is given back
+        self._leases.pop(claim.id, None)
+        terms, give_back = claim.terms, claim.tokens - tokens if claim.terms.tokens else 0
+        allowances = terms.allowances if cost_nanousd or claim.cost_nanousd else ()
+        if not (claim.slots or give_back or allowances):
+            return ()
+        periods = [period_at(each.period, claim.at) for each in allowances]
+        arguments: list[Any] = [claim.id, give_back, cost_nanousd, len(allowances)]
+        for each, period in zip(allowances, periods, strict=True):
+            arguments += [_SPENT[each.period], each.owner.id, _dollars(each, period)]
+        arguments += [quota.amount for quota in terms.tokens]
+        keys = [*_leases(terms), *_spending(terms, claim.at), *(_bucket(terms, "tokens", q) for q in terms.tokens)]
+        *found, day, month = await self._link.run(scripts.SETTLE, keys, arguments)
+        if allowances:
+            self._note_epochs(claim, (day, month))
+        if "" in found[::2]:
+            self.on_new_epoch(terms, claim.at)
+        return tuple(
+            Balance(each, period, int(found[2 * index] or cost_nanousd), int(found[2 * index + 1]))
+            for index, (each, period) in enumerate(zip(allowances, periods, strict=True))
+        )
 
-    def forget(self, ticket: str) -> None:
+    def forget(self, claim: Claim) -> None:
         """Renews its lease no more."""
-        self._leases.pop(ticket, None)
+        self._leases.pop(claim.id, None)
 
-    async def _leave(self, tenant_id: str, ticket: str) -> None:
-        with suppress(RedisAway):  # the lease ends by itself then
-            await self.settle(tenant_id, ticket, 0, 0)
+    async def raise_to(self, tenant_id: str, balances: tuple[Balance, ...]) -> tuple[Balance, ...]:
+        periods = list({balance.period.label: balance.period for balance in balances}.values())
+        arguments: list[Any] = [new_id()]
+        for balance in balances:
+            arguments += [1 + periods.index(balance.period), balance.allowance.owner.id, balance.spent]
+        arguments += [int((period.end + OLD_S) * 1000) for period in periods]
+        keys = [_spent_key(tenant_id, period) for period in periods]
+        found = await self._link.run(scripts.RAISE, keys, arguments)
+        return tuple(
+            Balance(balance.allowance, balance.period, int(spent))
+            for balance, spent in zip(balances, found, strict=True)
+        )
 
     async def aclose(self) -> None:
-        tasks = [*self._tasks, *([self._renewing] if self._renewing else [])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await self._redis.aclose()
+        if self._renewing is not None:
+            self._renewing.cancel()
+            await asyncio.gather(self._renewing, return_exceptions=True)
+        await self._link.aclose()
 
-    async def _run(self, script: str, keys: list[str], arguments: list[Any]) -> Any:
-        if not self.available:
-            raise RedisAway
-        try:
-            return await self._scripts[script](keys=keys, args=arguments)
-        except _redis_errors() as error:
-            self._lose(error)
-            raise RedisAway from error
+    async def renew(self) -> None:
+        """All leases, and what Redis has lost of them is put back."""
+        by_tenant: dict[str, list[Claim]] = {}
+        for claim in self._leases.values():
+            by_tenant.setdefault(claim.terms.tenant_id, []).append(claim)
+        for claims in by_tenant.values():
+            for start in range(0, len(claims), _BATCH):
+                held = [claim for claim in claims[start : start + _BATCH] if claim.id in self._leases]
+                arguments = [part for claim in held for part in (claim.id, _held_by(claim))]
+                with suppress(RedisAway):  # tried again next time
+                    await self._link.run(scripts.RENEW, _leases(claims[0].terms), [self._lease_ms, *arguments])
 
-    def _lose(self, error: BaseException) -> None:
-        if self.available:
-            self.available = False
-            log.warning("Redis is away, limits are counted in this process alone: %s", error)
-            self._spawn(self._probe())
+    async def _admit(self, claim: Claim) -> Tally:
+        terms, num_slots = claim.terms, len(claim.terms.slots)
+        keys = [*_leases(terms), *(_bucket(terms, "requests", quota) for quota in terms.requests)]
+        fields = " ".join(f"{_slot(quota)}=1" for quota in terms.slots)
+        arguments: list[Any] = [claim.id, self._lease_ms, fields, num_slots]
+        arguments += [part for quota in terms.slots for part in (_slot(quota), quota.amount)]
+        arguments += [quota.amount for quota in terms.requests]
+        refused, *found = await self._link.run(scripts.ADMIT, keys, arguments)
+        if 0 < refused <= num_slots:
+            quota = terms.slots[refused - 1]
+            return Tally(Standing("slots", quota, False, quota.amount - float(found[refused - 1]), 1.0))
+        requests = _standings("requests", terms.requests, found[num_slots:], 1.0, refused == 0)
+        if refused:
+            return Tally(requests[refused - num_slots - 1], requests)
+        if terms.slots:
+            claim.slots = True
+            self._keep_leasing(claim)
+        return Tally(None, requests)
 
-    async def _probe(self) -> None:
-        while not self.available:
-            await asyncio.sleep(_PROBE_S)
-            try:
-                await self._redis.ping()
-            except _redis_errors():
+    async def _reserve(self, claim: Claim, tokens: int, cost_nanousd: int) -> Tally:
+        terms = claim.terms
+        buckets = terms.tokens if tokens else ()
+        allowances = [(each, period_at(each.period, claim.at)) for each in (terms.allowances if cost_nanousd else ())]
+        fields = " ".join(f"{_dollars(each, period)}={cost_nanousd}" for each, period in allowances)
+        arguments: list[Any] = [claim.id, self._lease_ms, fields, tokens, cost_nanousd, len(allowances)]
+        for each, period in allowances:
+            hard = each.hard.amount_nanousd if each.hard is not None else -1
+            arguments += [_SPENT[each.period], each.owner.id, _dollars(each, period), hard]
+        arguments += [quota.amount for quota in buckets]
+        keys = [*_leases(terms), *_spending(terms, claim.at), *(_bucket(terms, "tokens", each) for each in buckets)]
+        refused, *found, day, month = await self._link.run(scripts.RESERVE, keys, arguments)
+        self._note_epochs(claim, (day, month))
+        counted = found[len(buckets) :]
+        if refused < 0:
+            raise Unseeded(tuple(each for index, (each, _) in enumerate(allowances) if counted[2 * index] == ""))
+        standings = _standings("tokens", buckets, found, tokens, refused == 0)
+        balances = tuple(
+            Balance(each, period, int(counted[2 * index]), int(counted[2 * index + 1]), cost_nanousd)
+            for index, (each, period) in enumerate(allowances)
+        )
+        if refused:
+            return Tally((*standings, *balances)[refused - 1], standings, balances)
+        claim.tokens += tokens
+        claim.cost_nanousd += cost_nanousd
+        if allowances:
+            self._keep_leasing(claim)
+        return Tally(None, standings, balances)
+
+    async def _undo(self, claim: Claim) -> None:
+        with suppress(RedisAway):  # the lease ends by itself then
+            await self.settle(claim, 0, 0)
+
+    def _note_epochs(self, claim: Claim, found: tuple[str, ...]) -> None:
+        for key, epoch in zip(_spending(claim.terms, claim.at), found, strict=True):
+            if not epoch:
                 continue
-            self.available = True
-            log.info("Redis is back, limits are shared again")
+            known = self._epochs.pop(key, epoch)  # and back to the end: the oldest periods leave first
+            self._epochs[key] = epoch
+            if len(self._epochs) > _MAX_EPOCHS:
+                del self._epochs[next(iter(self._epochs))]
+            if known != epoch:
+                self.on_new_epoch(claim.terms, claim.at)
+                self._link.spawn(self.renew())
 
-    def _keep_renewing(self) -> None:
+    def _keep_leasing(self, claim: Claim) -> None:
+        self._leases[claim.id] = claim
         if self._renewing is None:
-            self._renewing = asyncio.create_task(self._renew_leases(), name="renew concurrency leases")
+            self._renewing = asyncio.create_task(self._renew_forever(), name="renew leases")
 
-    async def _renew_leases(self) -> None:
+    async def _renew_forever(self) -> None:
         while True:
             await asyncio.sleep(self._lease_ms / 3000)
-            by_tenant: dict[str, list[str]] = {}
-            for ticket, tenant_id in self._leases.items():
-                by_tenant.setdefault(tenant_id, []).append(ticket)
-            for tenant_id, tickets in by_tenant.items():
-                for start in range(0, len(tickets), _BATCH):
-                    held = [ticket for ticket in tickets[start : start + _BATCH] if ticket in self._leases]
-                    try:
-                        await self._run(_RENEW, [_key(tenant_id, "slots")], [self._lease_ms, *held])
-                    except RedisAway:
-                        break  # tried again next time
+            await self.renew()
 
-    def _spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-        return task
 
-    def _done(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled():
-            task.exception()  # whoever waited has it; when nobody did any more, it is of no interest
+def _standings(
+    what: What, quotas: tuple[Quota, ...], left: list[str], wanted: float, taken: bool
+) -> tuple[Standing, ...]:
+    pairs = [(quota, float(each)) for quota, each in zip(quotas, left, strict=False)]
+    return tuple(Standing(what, quota, taken or each >= wanted, each, wanted) for quota, each in pairs)
+
+
+def _held_by(claim: Claim) -> str:
+    fields = [f"{_slot(quota)}=1" for quota in claim.terms.slots] if claim.slots else []
+    if claim.cost_nanousd:
+        for each in claim.terms.allowances:
+            fields.append(f"{_dollars(each, period_at(each.period, claim.at))}={claim.cost_nanousd}")
+    return " ".join(fields)
+
+
+def _slot(quota: Quota) -> str:
+    return f"slot:{quota.owner.id}"
+
+
+def _dollars(allowance: Allowance, period: Period) -> str:
+    return f"usd:{allowance.owner.id}:{period.label}"
 
 
 def _key(tenant_id: str, what: str) -> str:
     return f"tollhouse:limits:{{{tenant_id}}}:{what}"  # the braces keep a tenant on one node of a cluster
 
 
-def _connect(url: str) -> "Redis":
-    try:
-        from redis.asyncio import Redis
-        from redis.asyncio.retry import Retry
-        from redis.backoff import NoBackoff
-    except ImportError as error:
-        raise ValueError("store.redis_url needs the package redis: pip install 'tollhouse[redis]'") from error
-    try:
-        return Redis.from_url(
-            url,
-            socket_timeout=_TIMEOUT_S,
-            socket_connect_timeout=_TIMEOUT_S,
-            retry=Retry(NoBackoff(), 1),  # once more at once: an idle connection may have been closed
-        )
-    except ValueError as error:
-        raise ValueError("store.redis_url is not a Redis URL; write redis://host:6379/0") from error
+def _leases(terms: Terms) -> list[str]:
+    return [_key(terms.tenant_id, what) for what in ("leases", "held", "totals")]
 
 
-def _redis_errors() -> tuple[type[BaseException], ...]:
-    from redis.exceptions import RedisError
+def _spent_key(tenant_id: str, period: Period) -> str:
+    return _key(tenant_id, f"spent:{period.label}")
 
-    return RedisError, OSError, TimeoutError
+
+def _spending(terms: Terms, at: float) -> list[str]:
+    return [_spent_key(terms.tenant_id, period_at(kind, at)) for kind in PERIODS]
+
+
+def _bucket(terms: Terms, what: What, quota: Quota) -> str:
+    return _key(terms.tenant_id, f"{what}:{quota.owner.id}")

@@ -5,6 +5,9 @@ from typing import Literal
 
 import msgspec
 
+from gateway.tenants.periods import PeriodKind
+
+OwnerKind = Literal["tenant", "team", "key"]  # whose a limit or a budget is
 Capture = Literal["off", "signals", "text"]  # what the decisions table may keep of a tenant's requests
 
 
@@ -63,3 +66,17 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
     tenant: Tenant
     key: Key
     team: Team | None = None
+
+
+class Budget(msgspec.Struct, frozen=True, kw_only=True):
+    """What a tenant, a team or a key may spend in a UTC day or month. One hard and one soft of each period."""
+
+    id: str
+    tenant_id: str
+    owner_kind: OwnerKind
+    owner_id: str
+    period: PeriodKind
+    amount_nanousd: int
+    hard: bool = True  # False: nothing is refused, answers carry a warning
+    warn_percents: tuple[int, ...] = (80, 100)  # of the amount: each warns once in a period
+    webhook_url: str = ""  # "": the config's [webhooks] url

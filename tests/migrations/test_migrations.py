@@ -15,11 +15,11 @@ from sqlalchemy import Connection, inspect, text
 
 import migrations
 from gateway.ledger.records import AttemptRecord, RequestRecord
+from gateway.store.budget_tables import metadata
 from gateway.store.database import Database
 from gateway.store.entries import insert_entries
 from gateway.store.errors import StoreConfigError
 from gateway.store.migrate import downgrade_to, upgrade_to_head
-from gateway.store.tables import metadata
 from gateway.wire.usage import Usage
 
 VIEWS = {"v_tenant_costs_daily", "v_tenant_costs_monthly", "v_tenant_savings", "v_model_usage_daily"}
@@ -66,7 +66,7 @@ async def test_two_gateways_may_start_at_once(database_url: str) -> None:
     await asyncio.gather(*(database.open() for database in databases))
     async with databases[0].read() as connection:
         assert (await connection.execute(text("SELECT version_num FROM alembic_version"))).all() == [(head(),)]
-        assert await connection.scalar(text("SELECT COUNT(*) FROM versions")) == 3
+        assert await connection.scalar(text("SELECT COUNT(*) FROM versions")) == 4
     for database in databases:
         await database.aclose()
 

@@ -1,0 +1,101 @@
+"""The connection to Redis that limits use: scripts run to their end, and its being away is noticed, and ended, here."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+log = logging.getLogger("tollhouse.limits")
+_TIMEOUT_S = 0.5  # a request waits no longer than this for a Redis that does not answer
+_PROBE_S = 0.5
+
+
+class RedisAway(Exception):
+    """It does not answer at present."""
+
+
+class RedisLink:
+    """Raises ValueError for a useless URL. `on_return` is called whenever Redis answers again."""
+
+    def __init__(self, url: str) -> None:
+        self.on_return: Callable[[], None] = lambda: None
+        self._redis = _connect(url)
+        self._scripts: dict[str, Any] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self.available = True
+
+    async def run(self, script: str, keys: list[str], arguments: list[Any]) -> Any:
+        """Raises RedisAway."""
+        if not self.available:
+            raise RedisAway
+        registered = self._scripts.get(script)
+        if registered is None:
+            registered = self._scripts[script] = self._redis.register_script(script)
+        try:
+            return await registered(keys=keys, args=arguments)
+        except _redis_errors() as error:
+            self._lose(error)
+            raise RedisAway from error
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+        """Runs to its end, whoever waits for it: a client that leaves must not tear a connection down."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    async def aclose(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._redis.aclose()
+
+    def _lose(self, error: BaseException) -> None:
+        if self.available:
+            self.available = False
+            log.warning("Redis is away, limits are counted without it: %s", error)
+            self.spawn(self._probe())
+
+    async def _probe(self) -> None:
+        while not self.available:
+            await asyncio.sleep(_PROBE_S)
+            try:
+                await self._redis.ping()
+            except _redis_errors():
+                continue
+            self.available = True
+            log.info("Redis is back, limits are shared again")
+            self.on_return()
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # whoever waited has it; when nobody did any more, it is of no interest
+
+
+def _connect(url: str) -> "Redis":
+    try:
+        from redis.asyncio import Redis
+        from redis.asyncio.retry import Retry
+        from redis.backoff import NoBackoff
+    except ImportError as error:
+        raise ValueError("store.redis_url needs the package redis: pip install 'tollhouse[redis]'") from error
+    try:
+        return Redis.from_url(
+            url,
+            decode_responses=True,
+            socket_timeout=_TIMEOUT_S,
+            socket_connect_timeout=_TIMEOUT_S,
+            retry=Retry(NoBackoff(), 1),  # once more at once: an idle connection may have been closed
+        )
+    except ValueError as error:
+        raise ValueError("store.redis_url is not a Redis URL; write redis://host:6379/0") from error
+
+
+def _redis_errors() -> tuple[type[BaseException], ...]:
+    from redis.exceptions import RedisError
+
+    return RedisError, OSError, TimeoutError
