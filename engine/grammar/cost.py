@@ -6,7 +6,7 @@ minutes and can't be interrupted. Nor does it bound how deep it recurses. Knows 
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Any
 
@@ -18,6 +18,9 @@ MAX_MULTIPLE = 10_000  # of "multipleOf": the automaton has a state for each rem
 MAX_CHOICES = 10_000
 MAX_DEPTH = 100  # of a schema
 MAX_REFERENCES = 300  # in a schema: each can be another level to recurse into. Two thousand fill a stack of 8 MB
+MAX_OPTIONAL = 1_000  # properties that may be left out: compiling costs their square (0.4 s), as may a mask (0.15 s)
+MAX_PATTERNS = 100  # as keys: each is compared with each (0.2 s)
+MAX_ALTERNATIVES = 100  # that are objects: a mask follows all of them at once (30 ms)
 MAX_RULES = 500  # of a grammar: the same
 MAX_OPERATORS = 2_000  # of a regular expression. What may be left out costs quadratically: x?, 20,000 times, seconds
 
@@ -78,17 +81,51 @@ def _check_rules(rules: str) -> None:
 
 
 def check_schema(schema: Any) -> None:
-    """The same for what a JSON schema has inside, and how often it refers to other places."""
+    """The same for what a JSON schema has inside, and how much of what costs more than its length."""
     _check_part(schema, 0)
-    if _num_references(schema) > MAX_REFERENCES:
-        raise InvalidRequest(f"a JSON schema may have at most {MAX_REFERENCES} $refs", "grammar")
+    for count, most, what in _COUNTED:
+        if _total(schema, count) > most:
+            raise InvalidRequest(f"a JSON schema may have at most {most} {what}", "grammar")
 
 
-def _num_references(schema: Any) -> int:
-    """An estimate from above: a property may have that name, too."""
+def _total(schema: Any, count: Callable[[dict[str, Any]], int]) -> int:
+    """Of all objects in a schema. An estimate from above: a property may have a keyword's name, too."""
     if isinstance(schema, dict):
-        return ("$ref" in schema) + sum(map(_num_references, schema.values()))
-    return sum(map(_num_references, schema)) if isinstance(schema, list) else 0
+        return count(schema) + sum(_total(part, count) for part in schema.values())
+    return sum(_total(part, count) for part in schema) if isinstance(schema, list) else 0
+
+
+def _num_references(part: dict[str, Any]) -> int:
+    return int("$ref" in part)
+
+
+def _num_optional(part: dict[str, Any]) -> int:
+    properties, required = part.get("properties"), part.get("required")
+    if not isinstance(properties, dict):
+        return 0
+    return len(properties) - (len(properties.keys() & _texts(required)) if isinstance(required, list) else 0)
+
+
+def _num_patterns(part: dict[str, Any]) -> int:
+    patterns = part.get("patternProperties")
+    return len(patterns) if isinstance(patterns, dict) else 0
+
+
+def _num_alternatives(part: dict[str, Any]) -> int:
+    members = [each for name in ("anyOf", "oneOf") if isinstance(each_of := part.get(name), list) for each in each_of]
+    return sum(isinstance(member, dict) and "properties" in member for member in members)
+
+
+def _texts(values: list[Any]) -> set[str]:
+    return {value for value in values if isinstance(value, str)}
+
+
+_COUNTED = (
+    (_num_references, MAX_REFERENCES, "$refs"),
+    (_num_optional, MAX_OPTIONAL, "properties that are not required"),
+    (_num_patterns, MAX_PATTERNS, "patternProperties"),
+    (_num_alternatives, MAX_ALTERNATIVES, "objects in anyOf and oneOf"),
+)
 
 
 def _check_part(schema: Any, depth: int) -> None:

@@ -97,6 +97,13 @@ def test_each_kind(kind: str, source: str, good: list[str], bad: list[str]) -> N
             write(compiled(kind, source), text)
 
 
+def test_as_many_properties_as_a_schema_may_have_can_be_written() -> None:
+    write(compiled("json_schema", optional(1000)), '{"p7": 1, "p999": 2}')
+    names = [f"p{i}" for i in range(3000)]
+    required = {"properties": {name: {} for name in names}, "required": names, "additionalProperties": False}
+    write(compiled("json_schema", json.dumps(required)), '{"p0": 1, "p1": 2')
+
+
 def test_blanks_in_json_come_to_an_end() -> None:
     matcher = compiled("json_object")
     write(matcher, "{" + 20 * " ")
@@ -113,6 +120,10 @@ def chain(length: int, link: Callable[[dict[str, Any]], dict[str, Any]]) -> str:
     return json.dumps({"$defs": parts | {f"d{length}": {"type": "integer"}}, "$ref": "#/$defs/d0"})
 
 
+def optional(count: int, prefix: str = "p") -> str:
+    return json.dumps({"properties": {f"{prefix}{i}": {"type": "integer"} for i in range(count)}})
+
+
 @pytest.mark.parametrize(
     ("kind", "source", "why"),
     [
@@ -124,6 +135,7 @@ def chain(length: int, link: Callable[[dict[str, Any]], dict[str, Any]]) -> str:
         ("json_schema", '{"allOf": [{"type": "string"}, {"type": "number"}]}', "Unsatisfiable"),
         ("json_schema", '{"enum": []}', "Unsatisfiable"),
         ("json_schema", '{"$ref": "#"}', "nothing satisfies it"),
+        ("json_schema", '{"properties": {"a": {}}, "required": [5, []]}', "Expected string"),
         ("json_schema", '{"type": "object", "unevaluatedProperties": false}', "unevaluatedProperties"),
         ("json_schema", '{"type": "no type"}', "can't be used"),
         ("json_schema", nested(101), "deep"),
@@ -154,6 +166,11 @@ def chain(length: int, link: Callable[[dict[str, Any]], dict[str, Any]]) -> str:
         ("json_schema", chain(2000, lambda next_one: {"type": "array", "items": next_one}), "$refs"),
         ("json_schema", chain(2000, lambda next_one: {"allOf": [next_one]}), "$refs"),
         ("tools", "start: %json " + chain(2000, lambda next_one: {"allOf": [next_one]}), "$refs"),
+        ("json_schema", optional(1001), "at most 1000 properties that are not required"),
+        ("json_schema", json.dumps({"allOf": [json.loads(optional(600, name)) for name in "ab"]}), "not required"),
+        ("tools", "start: %json " + optional(1001), "not required"),
+        ("json_schema", json.dumps({"patternProperties": {f"^p{i}$": {} for i in range(101)}}), "patternProperties"),
+        ("json_schema", json.dumps({"oneOf": [{"properties": {"a": {}}}] * 101}), "objects in anyOf and oneOf"),
         ("regex", "x?" * 20_000, "repetitions"),
         ("regex", "(x|)" * 20_000, "repetitions"),
         ("json_schema", json.dumps({"patternProperties": {"x?" * 20_000: {}}}), "repetitions"),
