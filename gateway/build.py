@@ -24,7 +24,10 @@ from gateway.store.database import Database
 from gateway.store.url import sqlite_url
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.parts import cache_metrics, engine_metrics, ledger_metrics
+from gateway.tenants.admin_key import admin_key
 from gateway.tenants.auth import Authenticator
+from gateway.tenants.erasures import Erasures
+from gateway.tenants.gatekeeper import Proxies
 from gateway.tenants.limits import Limiter
 from gateway.tenants.types import Limits
 from gateway.upstream.backends import Backends, Providers
@@ -52,7 +55,8 @@ async def open_house(config: Config, stack: AsyncExitStack) -> House:
     ledger = Ledger(database, state, config.store.journal_fsync_ms, prices=prices)
     await ledger.start()
     stack.push_async_callback(ledger.aclose)
-    authenticator = Authenticator(database)
+    _check_admin_key()
+    authenticator = Authenticator(database, Proxies(config.server.trusted_proxies))
     stack.push_async_callback(authenticator.aclose)
     await authenticator.start()
     try:
@@ -62,6 +66,9 @@ async def open_house(config: Config, stack: AsyncExitStack) -> House:
     stack.push_async_callback(limiter.aclose)
     backends = await _open_backends(config, state / "models", stack)
     cache = await _open_cache(config, backends.embedder, stack)
+    erasures = Erasures(database, cache)
+    stack.push_async_callback(erasures.aclose)
+    await erasures.start()
     providers = _plan(config, backends)
     metrics = _metrics(ledger, cache, backends)
     house = House(
@@ -99,6 +106,13 @@ async def apply(house: House, config: Config) -> None:
     house.bookkeeper.baseline_model = config.baseline_model
     house.snapshot = snapshot
     _say_who_is_missing(config)
+
+
+def _check_admin_key() -> None:
+    try:
+        admin_key()
+    except ValueError as error:
+        raise ConfigError([str(error)]) from error
 
 
 def _plan(config: Config, backends: Backends) -> Providers:

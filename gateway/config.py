@@ -36,6 +36,7 @@ class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class ServerConfig(_Section, frozen=True):
     host: str = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535)] = 8400
+    trusted_proxies: tuple[str, ...] = ()  # CIDR; only their X-Forwarded-For is believed
     max_body_mb: Positive = 32.0
     shutdown_grace_s: Positive = 20.0
 

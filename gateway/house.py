@@ -1,19 +1,24 @@
 """All parts of a running gateway, as the pipeline finds them. Built by `gateway.build`, served by `gateway.app`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
+from gateway.allowed import may_use, narrowed, narrows_models
 from gateway.bookkeeping import Bookkeeper
 from gateway.catalog import Catalog
-from gateway.config import Config
+from gateway.config import AUTO, Config
 from gateway.ledger.ledger import Ledger
 from gateway.ledger.prices import PriceBook
 from gateway.store.database import Database
 from gateway.telemetry.metrics import Metrics
 from gateway.tenants.auth import Authenticator
 from gateway.tenants.limits import Limiter
+from gateway.tenants.types import Scope
 from gateway.upstream.backends import Backends
 from routing.router import Router
 from semcache.cache import SemanticCache
+
+MAX_NARROWED = 1000  # routers for scopes that are remembered
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +28,27 @@ class Snapshot:
     config: Config
     catalog: Catalog
     router: Router | None  # None without tiers
+    _narrowed: dict[Any, Router | None] = field(default_factory=dict)  # by models and tiers of a scope
+
+    def router_for(self, scope: Scope | None) -> Router | None:
+        """The router over what a key's scope leaves; None without tiers, and where it leaves nothing."""
+        if self.router is None or scope is None or not narrows_models(scope):
+            return self.router
+        left = scope.models, scope.tiers
+        if left not in self._narrowed:
+            if len(self._narrowed) >= MAX_NARROWED:
+                self._narrowed.clear()
+            policy = narrowed(self.router.policy, scope, self.catalog.tiers)
+            self._narrowed[left] = self.router.with_policy(policy) if policy is not None else None
+        return self._narrowed[left]
+
+    def listing(self, scope: Scope | None) -> list[tuple[str, str]]:
+        """The names that a key may use, with who serves each."""
+
+        def may(name: str) -> bool:
+            return self.router_for(scope) is not None if name == AUTO else may_use(scope, name, self.catalog.tiers)
+
+        return [entry for entry in self.catalog.listing() if may(entry[0])]
 
 
 @dataclass(slots=True)

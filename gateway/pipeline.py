@@ -5,7 +5,6 @@ authenticate, parse, admit, look up, choose, reserve, attempt, relay, settle: ea
 """
 
 import logging
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -23,6 +22,7 @@ from gateway.question import Directives
 from gateway.recall import discard, keep, look_up
 from gateway.relay import Relay
 from gateway.routes import choose, explicit, longest_answer
+from gateway.tenants.gatekeeper import Incoming
 from gateway.upstream import attempts
 from gateway.upstream.attempts import Deployment, Served
 from gateway.upstream.http_backend import FORWARDED
@@ -35,17 +35,16 @@ from semcache.types import StoredAnswer
 log = logging.getLogger("tollhouse.pipeline")
 
 YES = ("1", "true", "yes")
-HeaderOf = Callable[[str], str | None]
 
 
 class Pipeline:
     def __init__(self, house: House) -> None:
         self._house = house
 
-    async def answer(self, dialect: Dialect, raw: bytes, header: HeaderOf, receive: Any) -> Answer | StreamAnswer:
+    async def answer(self, dialect: Dialect, raw: bytes, header: Incoming, receive: Any) -> Answer | StreamAnswer:
         """Raises ApiError for what is refused at the gate; once admitted, a request always gets its record."""
         house, snapshot = self._house, self._house.snapshot  # one config for the whole request
-        principal = await house.authenticator.identify(header("authorization"))
+        principal = await house.authenticator.identify(header("authorization"), header)
         inference = dialect.parse(raw)
         passage = Passage(
             principal=principal,

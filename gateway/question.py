@@ -83,9 +83,9 @@ def why_not_cacheable(inference: Inference, max_temperature: float) -> str | Non
     return None
 
 
-def ask(inference: Inference, *, owner: tuple[str, ...], behind: Any, bounds: str | None) -> Question:
+def ask(inference: Inference, *, owner: tuple[str, ...], behind: Any, bounds: Any) -> Question:
     """`owner` is who may share answers (tenant, namespace), `behind` what answers to the model's name at present,
-    `bounds` what narrows `auto` (a tier asked for).
+    `bounds` what narrows `auto` (a tier asked for, a key's scope).
     """
     shaping = {
         name: msgspec.json.decode(value)
@@ -94,7 +94,12 @@ def ask(inference: Inference, *, owner: tuple[str, ...], behind: Any, bounds: st
     }
     last, rest = _last_turn(inference)
     partition = digest(owner, inference.endpoint, behind, bounds, shaping, rest)
-    return Question(partition=partition, exact_key=digest(partition.hex(), last), text=_semantic_text(inference))
+    return Question(
+        partition=partition,
+        exact_key=digest(partition.hex(), last),
+        text=_semantic_text(inference),
+        owner=owner[0],
+    )
 
 
 def _last_turn(inference: Inference) -> tuple[Any, list[Any]]:

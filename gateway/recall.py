@@ -2,9 +2,11 @@
 
 import logging
 import time
+from typing import Any
 
 from msgspec.structs import replace
 
+from gateway.allowed import narrows_models
 from gateway.config import AUTO
 from gateway.errors import ApiError
 from gateway.house import House, Snapshot
@@ -47,13 +49,21 @@ async def _look_up(passage: Passage, house: House, snapshot: Snapshot, embed: bo
         return Lookup(outcome="bypass", reason=reason)
     owner = (passage.principal.tenant.id, passage.namespace or "")
     behind = snapshot.catalog.behind(inference.model)
-    passage.question = ask(inference, owner=owner, behind=behind, bounds=passage.tier_wanted)
+    passage.question = ask(inference, owner=owner, behind=behind, bounds=_bounds(passage))
     lookup = await house.cache.lookup(passage.question, read=not directives.no_cache, embed=embed)
     if lookup.answer is not None and directives.max_age_s is not None:
         age_s = time.time() - lookup.answer.created_at
         if age_s > directives.max_age_s:
             return replace(lookup, outcome="miss", reason="max-age", answer=None)
     return lookup
+
+
+def _bounds(passage: Passage) -> Any:
+    """What narrows `auto`: a tier asked for, and what the key may use; other models' answers answer other questions."""
+    scope = passage.principal.key.scope
+    if passage.inference.model != AUTO or scope is None or not narrows_models(scope):
+        return passage.tier_wanted
+    return [passage.tier_wanted, scope.models, scope.tiers]
 
 
 def may_keep(passage: Passage) -> bool:

@@ -2,6 +2,7 @@
 
 from msgspec.structs import replace
 
+from gateway.allowed import check_model, check_tier, nothing_left
 from gateway.config import AUTO
 from gateway.errors import ContextLengthExceeded, InvalidRequestError
 from gateway.estimates import least_prompt_tokens, prompt_tokens
@@ -14,18 +15,25 @@ from routing.types import Decision, Prompt
 def explicit(passage: Passage, snapshot: Snapshot) -> Decision | None:
     """The decision of a client that names a model; None when it leaves the choice to the router.
 
-    Raises NotFoundError for a model nobody serves, InvalidRequestError for a tier that does not exist.
+    Raises PermissionDeniedError for what the key's scope leaves out, NotFoundError for a model nobody serves,
+    InvalidRequestError for a tier that does not exist.
     """
-    catalog, inference = snapshot.catalog, passage.inference
+    catalog, inference, scope = snapshot.catalog, passage.inference, passage.principal.key.scope
     tier = passage.tier_wanted
     if tier is not None and tier not in catalog.tiers:
         known = ", ".join(catalog.tiers) or "none"
         raise InvalidRequestError(
             f"unknown tier {tier!r}; there are: {known}", param="x-tollhouse-tier", code="unknown_tier"
         )
+    if scope is not None and tier is not None:
+        check_tier(scope, tier)
     kind = "embedding" if inference.endpoint == "embeddings" else "chat"
     if inference.model == AUTO and kind == "chat" and snapshot.router is not None:
+        if scope is not None and snapshot.router_for(scope) is None:
+            raise nothing_left(scope)
         return None
+    if scope is not None and inference.model != AUTO:
+        check_model(scope, inference.model, catalog.tiers)
     catalog.model(inference.model, kind)
     return Decision(
         tier=catalog.tier_of.get(inference.model, ""), candidates=(inference.model,), reason="explicit model"
@@ -34,7 +42,8 @@ def explicit(passage: Passage, snapshot: Snapshot) -> Decision | None:
 
 async def choose(passage: Passage, house: House, snapshot: Snapshot) -> Decision:
     """The router's decision over the same embedding that the cache used."""
-    assert snapshot.router is not None
+    router = snapshot.router_for(passage.principal.key.scope)
+    assert router is not None, "explicit refuses `auto` where nothing is left to choose from"
     text = passage.question_text
     if passage.embedding is None and passage.tier_wanted is None and text:
         passage.embedding = await house.cache.embed(text)  # None: the router decides from the text's features
@@ -47,7 +56,7 @@ async def choose(passage: Passage, house: House, snapshot: Snapshot) -> Decision
         tier=passage.tier_wanted,
     )
     try:
-        decision = snapshot.router.choose(prompt)
+        decision = router.choose(prompt)
     except NoCapableModel as error:
         if error.missing.startswith("a context"):
             raise ContextLengthExceeded(str(error), param="messages") from error

@@ -57,7 +57,7 @@ class SemanticCache:
         self._verifier = verifier
         self._clock = clock
         self._revoked: OrderedDict[str, None] = OrderedDict()
-        self._cleared_at = float("-inf")
+        self._cleared_at: dict[str | None, float] = {}  # by owner; None: of all
         self._deletions: set[asyncio.Task[None]] = set()
         self._counts: Counter[str] = Counter()  # outcomes, admissions, expirations
         self._rejections: Counter[str] = Counter()
@@ -150,20 +150,20 @@ class SemanticCache:
             self._shelf.touch(entry)
             return Lookup(outcome="hit-exact", reason="exact", answer=entry.answer)
         raw = await self._shared.get(question.exact_key) if self._shared is not None else None
-        answer = self._usable(raw) if raw is not None else None
+        answer = self._usable(raw, question.owner) if raw is not None else None
         if answer is None:
             return None
         if refusal(answer, entry_bytes(question, answer, None), self._options, self._clock()) is None:
             self._shelf.add(question, answer)
         return Lookup(outcome="hit-exact", reason="exact-shared", answer=answer)
 
-    def _usable(self, raw: bytes) -> StoredAnswer | None:
+    def _usable(self, raw: bytes, owner: str) -> StoredAnswer | None:
         """An answer from the shared store, unless it is too old, invalidated, or another version's encoding."""
         try:
             answer = _decode_answer(raw)
         except msgspec.MsgspecError:  # as good as absent: the next answer overwrites it
             return None
-        if self._is_expired(answer) or answer.entry_id in self._revoked or answer.created_at < self._cleared_at:
+        if self._is_expired(answer) or answer.entry_id in self._revoked or self._is_cleared(answer, owner):
             return None
         return answer
 
@@ -248,10 +248,16 @@ class SemanticCache:
             deletion.add_done_callback(self._deletions.discard)
         return True
 
-    def clear(self) -> None:
-        """Forgets everything; what the shared store got before now is not used by this process any more."""
-        self._shelf.clear()
-        self._cleared_at = self._clock()
+    def clear(self, owner: str | None = None, before: float | None = None) -> int:
+        """Forgets what was stored before now, or before a time: of one owner, or everything. Returns how much it was.
+
+        What the shared store got before that is not used by this process any more.
+        """
+        moment = self._clock() if before is None else before
+        self._cleared_at[owner] = max(moment, self._cleared_at.get(owner, moment))
+        return self._shelf.clear(
+            lambda entry: owner in (None, entry.question.owner) and entry.answer.created_at <= moment
+        )
 
     def reconfigure(self, options: CacheOptions) -> None:
         """Takes over new options; a smaller budget evicts at once. Raises CacheError and keeps the old ones."""
@@ -291,6 +297,10 @@ class SemanticCache:
 
     def _is_expired(self, answer: StoredAnswer) -> bool:
         return answer.created_at + self._options.ttl_s <= self._clock()
+
+    def _is_cleared(self, answer: StoredAnswer, owner: str) -> bool:
+        moments = (self._cleared_at[each] for each in (None, owner) if each in self._cleared_at)
+        return answer.created_at < max(moments, default=float("-inf"))
 
     def _dropped_as_expired(self, entry: Entry) -> bool:
         if not self._is_expired(entry.answer):

@@ -4,6 +4,7 @@ Keeps texts, vectors and the byte budget in step: an entry that leaves takes its
 """
 
 from collections import OrderedDict
+from collections.abc import Callable
 
 from semcache.admission import entry_bytes
 from semcache.index import VectorIndex
@@ -102,11 +103,12 @@ class Shelf:
         self._max_bytes = max_bytes
         self._make_room()
 
-    def clear(self) -> None:
-        for table in (self._by_key, self._by_number, self._by_id):
-            table.clear()
-        self.vectors = None
-        self.bytes = 0
+    def clear(self, goes: Callable[[Entry], bool]) -> int:
+        """Removes the entries that go; returns how many they were."""
+        leaving = [entry for entry in self._by_key.values() if goes(entry)]
+        for entry in leaving:
+            self.remove(entry)
+        return len(leaving)
 
     def _make_room(self) -> None:
         while self.bytes > self._max_bytes:

@@ -29,12 +29,13 @@ class Question(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     `partition` separates everything that may never share an answer (tenant, namespace, model, system prompt, earlier
     turns, sampling fields, ...); `exact_key` is the digest of the whole; `text` is what the semantic tier embeds,
-    empty when only the exact tier may answer.
+    empty when only the exact tier may answer. `owner` is whose answers these are, for `clear` alone.
     """
 
     partition: bytes
     exact_key: bytes
     text: str = ""
+    owner: str = ""
 
 
 class StoredAnswer(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 from litestar import MediaType, Request, Response, get
 
+from gateway.api.incoming import Headers
 from gateway.dashboard import data, headers, page, tenant_in_sight
 
 
@@ -17,6 +18,7 @@ async def dashboard() -> Response[bytes]:
 async def dashboard_data(request: Request[Any, Any, Any]) -> Response[bytes]:
     """`?tenant=&since=&by=`. A tenant's key sees its own books; the operator's sees all, or one `tenant`'s."""
     house, query = request.app.state.house, request.query_params
-    seen = await tenant_in_sight(request.headers.get("authorization"), house.authenticator, query.get("tenant", ""))
+    header = Headers(request.scope)
+    seen = await tenant_in_sight(header("authorization"), house.authenticator, query.get("tenant", ""), header)
     found = await data(house.database, tenant=seen, since=query.get("since", ""), by=query.get("by", "day"))
     return Response(msgspec.json.encode(found), media_type="application/json", headers={"cache-control": "no-store"})

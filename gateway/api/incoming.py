@@ -14,9 +14,10 @@ MIN_BYTES_PER_S = 1_000
 class Headers:
     """Looks one up at a call: `headers("authorization")`. The first of several of a name counts."""
 
-    __slots__ = ("_pairs",)
+    __slots__ = ("_pairs", "_scope")
 
     def __init__(self, scope: Any) -> None:
+        self._scope = scope
         self._pairs: dict[bytes, bytes] = {}
         for name, value in scope["headers"]:
             self._pairs.setdefault(name, value)
@@ -24,6 +25,20 @@ class Headers:
     def __call__(self, name: str) -> str | None:
         value = self._pairs.get(name.encode("ascii"))
         return None if value is None else value.decode("latin-1")
+
+    @property
+    def path(self) -> str:
+        return str(self._scope["path"])
+
+    @property
+    def peer(self) -> str | None:
+        """The address at the other end of the connection."""
+        client = self._scope.get("client")
+        return client[0] if client else None
+
+    def lines(self, name: str) -> list[str]:
+        """All values of a header, in the order in which they came."""
+        return [value.decode("latin-1") for known, value in self._scope["headers"] if known == name.encode("ascii")]
 
 
 async def read_body(scope: Any, receive: Any, limit: int) -> bytes:

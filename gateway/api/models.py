@@ -1,4 +1,4 @@
-"""GET /v1/models and /v1/models/{id}."""
+"""GET /v1/models and /v1/models/{id}: what the caller's key may name."""
 
 from typing import Any
 
@@ -6,24 +6,27 @@ from litestar import Request, get
 from litestar.types import ASGIApp
 
 from gateway.answer import Answer
+from gateway.api.incoming import Headers
 from gateway.errors import NotFoundError
 from gateway.wire.responses import model_object, models_list
 
 
 @get("/v1/models")
 async def list_models(request: Request[Any, Any, Any]) -> ASGIApp:
-    house = request.app.state.house
-    await house.authenticator.identify(request.headers.get("authorization"))
-    return Answer(models_list(house.snapshot.catalog.listing()))
+    return Answer(models_list(await _listing(request)))
 
 
 @get("/v1/models/{model_id:path}")
 async def retrieve_model(request: Request[Any, Any, Any]) -> ASGIApp:
-    house = request.app.state.house
-    await house.authenticator.identify(request.headers.get("authorization"))
     name = str(request.path_params["model_id"]).removeprefix("/")
-    for entry in house.snapshot.catalog.listing():
+    for entry in await _listing(request):
         if entry[0] == name:
             return Answer(model_object(*entry))
     message = f"The model '{name}' does not exist or you do not have access to it."
     raise NotFoundError(message, param="model", code="model_not_found")
+
+
+async def _listing(request: Request[Any, Any, Any]) -> list[tuple[str, str]]:
+    house, header = request.app.state.house, Headers(request.scope)
+    principal = await house.authenticator.identify(header("authorization"), header)
+    return house.snapshot.listing(principal.key.scope)  # type: ignore[no-any-return]

@@ -18,6 +18,9 @@ from gateway.tenants.auth import Authenticator
 from gateway.tenants.registry import create_key, create_tenant
 
 
+OPERATOR = "operator" * 8
+
+
 class Books:
     def __init__(self, database: Database, authenticator: Authenticator, keys: dict[str, str]) -> None:
         self.database, self.authenticator, self.keys = database, authenticator, keys
@@ -64,17 +67,17 @@ async def test_a_tenants_key_does_not_see_another_one(books: Books) -> None:
 
 @pytest.mark.anyio
 async def test_the_operators_key_sees_all_or_the_one_asked_for(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TOLLHOUSE_ADMIN_KEY", "operator")
-    assert await books.sight("operator") is None
-    assert await books.sight("operator", "globex") == "globex"
+    monkeypatch.setenv("TOLLHOUSE_ADMIN_KEY", OPERATOR)
+    assert await books.sight(OPERATOR) is None
+    assert await books.sight(OPERATOR, "globex") == "globex"
     assert (await data(books.database, tenant=None)).report.total.cost_nanousd == 107
     assert (await data(books.database, tenant="globex")).report.total.cost_nanousd == 7
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("key", [None, "", "wrong", "operato", "opératör"])
+@pytest.mark.parametrize("key", [None, "", "wrong", OPERATOR[:-1], f"{OPERATOR}é"])
 async def test_anything_else_is_nobody(books: Books, monkeypatch: pytest.MonkeyPatch, key: str | None) -> None:
-    monkeypatch.setenv("TOLLHOUSE_ADMIN_KEY", "operator")
+    monkeypatch.setenv("TOLLHOUSE_ADMIN_KEY", OPERATOR)
     with pytest.raises(AuthenticationError):
         await books.sight(key)
 

@@ -2,6 +2,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -374,6 +375,26 @@ async def test_a_cleared_cache_is_empty(cache_of: CacheOf, ask: Ask, remember: R
     cache.clear()
     assert outcome(await cache.lookup(ask("How do I reset my password?"))) == ("miss", "empty")
     assert cache.stats().bytes == 0
+
+
+async def test_one_owners_answers_are_cleared_alone_and_only_those_from_before(ask: Ask, reply: Reply) -> None:
+    cache = SemanticCache(CacheOptions(), None)
+    questions = {
+        (owner, age): msgspec.structs.replace(ask(f"a question of {owner}", age), owner=owner)
+        for owner in ("acme", "globex")
+        for age in (100, 10)
+    }
+    now = time.time()
+    for (_, age), question in questions.items():
+        await cache.admit(question, reply(question, created_at=now - age), None)
+    assert cache.clear("acme", before=now - 50) == 1
+    found = {asked: (await cache.lookup(question)).outcome for asked, question in questions.items()}
+    assert found == {
+        ("acme", 100): "miss",
+        ("acme", 10): "hit-exact",
+        ("globex", 100): "hit-exact",
+        ("globex", 10): "hit-exact",
+    }
 
 
 async def test_counters_add_up(cache_of: CacheOf, ask: Ask, remember: Remember) -> None:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import msgspec
 import pytest
 from redis.asyncio import Redis
 
@@ -100,6 +101,17 @@ async def test_a_cleared_cache_does_not_use_what_redis_held(store: RedisExactSto
     assert (await cache.lookup(question)).outcome == "miss"
     await cache.admit(question, reply(question), None)
     assert (await cache.lookup(question)).outcome == "hit-exact"
+
+
+async def test_what_redis_held_of_a_cleared_owner_is_not_used(store: RedisExactStore, ask: Ask, reply: Reply) -> None:
+    ours, theirs = (msgspec.structs.replace(ask("What is due?", owner), owner=owner) for owner in ("acme", "globex"))
+    writer = SemanticCache(CacheOptions(), None, store)
+    for question in (ours, theirs):
+        await writer.admit(question, reply(question), None)
+    reader = SemanticCache(CacheOptions(), None, store)
+    assert reader.clear("acme") == 0
+    assert (await reader.lookup(ours)).outcome == "miss"
+    assert (await reader.lookup(theirs)).outcome == "hit-exact"
 
 
 async def test_an_expired_answer_in_redis_is_a_miss(store: RedisExactStore, ask: Ask, reply: Reply) -> None:
