@@ -18,6 +18,13 @@ from gateway.api.errors import to_openai_shape
 from gateway.api.health import live, metrics, ready
 from gateway.api.inference import chat_completions, completions, embeddings
 from gateway.api.models import list_models, retrieve_model
+from gateway.api.responses import (
+    cancel_response,
+    create_response,
+    delete_response,
+    list_input_items,
+    retrieve_response,
+)
 from gateway.build import apply, open_house
 from gateway.pipeline import Pipeline
 from gateway.reload import ConfigWatcher
@@ -31,6 +38,11 @@ HANDLERS = [
     embeddings,
     list_models,
     retrieve_model,
+    create_response,
+    retrieve_response,
+    cancel_response,
+    delete_response,
+    list_input_items,
     live,
     ready,
     metrics,

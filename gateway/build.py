@@ -20,6 +20,7 @@ from gateway.ledger.prices import PriceBook
 from gateway.loading_bar import loading_bars
 from gateway.models.needs import needs_embedder
 from gateway.models.sources import resolve
+from gateway.responses.responses import Responses
 from gateway.store.database import Database
 from gateway.store.url import sqlite_url
 from gateway.telemetry.metrics import Metrics
@@ -81,6 +82,7 @@ async def open_house(config: Config, stack: AsyncExitStack) -> House:
         metrics=metrics,
         cache=cache,
         backends=backends,
+        responses=await Responses.open(database, stack),
         shares=bool(config.store.redis_url),
         snapshot=_snapshot(config, backends, providers),
     )

@@ -45,6 +45,7 @@ class StoreConfig(_Section, frozen=True):
     database_url: DatabaseUrl = ""  # "": SQLite in the state folder
     redis_url: RedisUrl = ""  # "": everything in this process
     journal_fsync_ms: Count = 50
+    responses_ttl_days: Annotated[float, Meta(ge=0, le=36_500)] = 30.0  # 0: none is stored
 
 
 class LimitsConfig(_Section, frozen=True):

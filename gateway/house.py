@@ -9,6 +9,7 @@ from gateway.catalog import Catalog
 from gateway.config import AUTO, Config
 from gateway.ledger.ledger import Ledger
 from gateway.ledger.prices import PriceBook
+from gateway.responses.responses import Responses
 from gateway.store.database import Database
 from gateway.telemetry.metrics import Metrics
 from gateway.tenants.auth import Authenticator
@@ -62,6 +63,7 @@ class House:
     metrics: Metrics
     cache: SemanticCache
     backends: Backends
+    responses: Responses
     snapshot: Snapshot
     shares: bool = False  # limits and exact answers with other gateways, through Redis
     ready: bool = False

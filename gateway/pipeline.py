@@ -5,6 +5,7 @@ authenticate, parse, admit, look up, choose, reserve, attempt, relay, settle: ea
 """
 
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -41,7 +42,14 @@ class Pipeline:
     def __init__(self, house: House) -> None:
         self._house = house
 
-    async def answer(self, dialect: Dialect, raw: bytes, header: Incoming, receive: Any) -> Answer | StreamAnswer:
+    async def answer(
+        self,
+        dialect: Dialect,
+        raw: bytes,
+        header: Incoming,
+        receive: Any,
+        on_admitted: Callable[[], Awaitable[None]] | None = None,
+    ) -> Answer | StreamAnswer:
         """Raises ApiError for what is refused at the gate; once admitted, a request always gets its record."""
         house, snapshot = self._house, self._house.snapshot  # one config for the whole request
         principal = await house.authenticator.identify(header("authorization"), header)
@@ -60,6 +68,8 @@ class Pipeline:
         if (header("x-tollhouse-dry-run") or "").lower() in YES:
             return await self._dry_run(passage, snapshot)
         try:
+            if on_admitted is not None:
+                await on_admitted()
             return await self._serve(passage, snapshot, receive)
         except ApiError as error:
             return await self._refuse(passage, error)

@@ -228,3 +228,19 @@ decisions = Table(
     Column("embedding", LargeBinary),  # float16, little-endian
     Column("text", Text),
 )
+
+responses = Table(  # of the Responses API; gone at `expires_at`, or when a client deletes them
+    "responses",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("tenant_id", String(32), nullable=False, index=True),
+    Column("previous_id", String(64)),  # the turn before, in a conversation
+    Column("status", String(16), nullable=False),
+    Column("background", Boolean, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("expires_at", UtcDateTime, nullable=False, index=True),
+    Column("lease_until", UtcDateTime),  # while it runs: its gateway is alive until then
+    Column("num_bytes", BigInteger, nullable=False),  # of input and body
+    Column("input", Text, nullable=False),  # JSON: the items that were put in
+    Column("body", Text, nullable=False),  # JSON: the response object
+)

@@ -19,5 +19,5 @@ class ResponsesDialect:
     def parse(self, raw: bytes) -> Inference:
         return self._inference
 
-    def voice(self, inference: Inference) -> ResponsesVoice:
+    def voice(self, inference: Inference, request_id: str) -> ResponsesVoice:
         return self.answer

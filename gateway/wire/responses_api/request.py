@@ -103,7 +103,7 @@ class Creation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def stored(self) -> bool:
-        return self.wants.store is not False
+        return bool(self.wants.store)
 
     @property
     def background(self) -> bool:
@@ -121,9 +121,13 @@ class Creation(msgspec.Struct, frozen=True, kw_only=True):
 _decoder = msgspec.json.Decoder(CreateFields)
 
 
-def parse_create(raw: bytes, response_id: str) -> Creation:
-    """Raises InvalidRequestError, with `param` naming the field at fault."""
+def parse_create(raw: bytes, response_id: str, *, may_store: bool = True) -> Creation:
+    """`may_store`: whether the operator lets responses be stored, where the client does not mind.
+
+    Raises InvalidRequestError, with `param` naming the field at fault.
+    """
     fields, wants = decode_body(raw, _decoder)
+    wants.store = may_store and wants.store is not False
     check_model(wants.model)
     _check_unsupported(fields)
     _check_company(wants)
@@ -152,7 +156,7 @@ def _check_unsupported(fields: dict[str, msgspec.Raw]) -> None:
 def _check_company(wants: CreateFields) -> None:
     if not wants.input and wants.previous_response_id is None:
         raise missing("input")
-    if wants.background and wants.store is False:
+    if wants.background and not wants.store:
         raise invalid("background", "only allowed when 'store' is true: there would be nothing to ask for later")
     if wants.stream_options is not None and not wants.stream:
         raise invalid("stream_options", "only allowed when 'stream' is true")

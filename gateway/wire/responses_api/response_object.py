@@ -9,7 +9,7 @@ from gateway.wire.responses_api.tools import told_tools
 
 Response = dict[str, Any]
 
-ACTIVE = ("queued", "in_progress")
+ACTIVE = ("queued", "in_progress")  # the others are ends
 # OpenAI's codes for a response that failed; of ours, these two have one.
 _ERROR_CODES = {"rate_limit_exceeded": "rate_limit_exceeded", "context_length_exceeded": "invalid_prompt"}
 

@@ -70,8 +70,6 @@ class ResponsesVoice:
         if self.begun:
             return b""
         told = [self._event("response.created")]
-        if self._response["status"] == "queued":
-            told.append(self._event("response.queued"))
         self.start()
         return b"".join([*told, self._event("response.in_progress")])
 
@@ -88,18 +86,22 @@ class ResponsesVoice:
         self._fail(error.message, error.code)
         return msgspec.json.encode(body)
 
-    def refusal(self, body: bytes) -> bytes:
+    def refusal(self, body: bytes, status: int) -> bytes:
         self._fail(**_told(msgspec.json.decode(body)))
         return body
 
     def broken(self, error: ApiError) -> bytes:
         return self.begin() + b"".join(self._break(error.message, error.code))
 
-    def cut(self, status: str = "cancelled", message: str = "") -> None:
-        """Stopped from outside, with whatever is written so far; a message makes it a failure."""
+    def cut(self, status: str) -> None:
+        """Stopped from outside, with whatever is written so far."""
         for _ in self._output.close("incomplete"):
             pass
-        self._response = failed(self._response, message) if message else self._response | {"status": status}
+        self._response = self._response | {"status": status, "error": None}
+
+    def verdict(self) -> bytes:
+        """The event that says how it ended."""
+        return self._event(f"response.{self._response['status']}")
 
     def _tell(self, payload: bytes) -> Iterator[bytes]:
         yield self.begin()
@@ -132,13 +134,13 @@ class ResponsesVoice:
         for event in self._output.close(response["status"]):
             yield self._frame(event)
         self._response = response
-        yield self._event(f"response.{response['status']}")
+        yield self.verdict()
 
     def _break(self, message: str, code: str | None) -> Iterator[bytes]:
         for event in self._output.close("incomplete"):
             yield self._frame(event)
         self._response = failed(self._response, message, code)
-        yield self._event("response.failed")
+        yield self.verdict()
 
     def _fail(self, message: str, code: str | None) -> None:
         self._response = failed(self._response, message, code)
