@@ -51,7 +51,7 @@ class Bookkeeper:
         if attempt.usage == NOTHING and _may_have_run(attempt):
             least = Usage(prompt_tokens=prompt_tokens(passage.inference), estimated=True)
             attempt = replace(attempt, usage=least)
-        cost = self._prices.cost_nanousd(attempt.model, attempt.usage)
+        cost = self._prices.cost_nanousd(attempt.model, attempt.usage, provider=attempt.provider)
         passage.attempts.append(replace(attempt, cost_nanousd=cost))
 
     def correct(self, passage: Passage, usage: Usage) -> None:
@@ -145,5 +145,5 @@ def _may_have_run(attempt: AttemptRecord) -> bool:
     """It left us and no answer says that it was refused."""
     code = attempt.error_code or ""
     if attempt.status == "cancelled":
-        return True
+        return code != "cancelled_unsent"
     return code == "protocol_error" or (code.startswith("timeout") and code != "timeout_connect")

@@ -214,9 +214,10 @@ def _limits(limits: LimitsConfig) -> Limits:
 
 def _refuse_new_engines(config: Config, backends: Backends) -> None:
     faults = [
-        f"model[{index}] ({model.name}).engine: {model.engine!r} is not running; it starts at the next start"
+        f"model[{index}] ({model.name}).engine: {place.engine!r} is not running; it starts at the next start"
         for index, model in enumerate(config.model)
-        if model.engine and model.engine not in backends.local
+        for place in model.places
+        if place.engine and place.engine not in backends.local
     ]
     if faults:
         raise ConfigError(faults)
@@ -226,7 +227,8 @@ def _say_who_is_missing(config: Config) -> None:
     """Once at start and after each edit: which providers are passed over, and what answers in their place."""
     for provider in config.provider:
         if not provider.usable:
-            models = ", ".join(model.name for model in config.model if model.provider == provider.name) or "no model"
+            places = [(model, place) for model in config.model for place in model.places]
+            models = ", ".join(model.name for model, place in places if place.provider == provider.name) or "no model"
             log.warning(
                 "%s is not set: %s of provider %r are passed over, the tiers fall back to their next models",
                 provider.api_key_env,

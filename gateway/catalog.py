@@ -6,15 +6,17 @@ from typing import Any
 
 import msgspec
 
-from gateway.config import AUTO, Config, ModelConfig
+from gateway.config import AUTO, Config, DeploymentConfig, ModelConfig
 from gateway.errors import NotFoundError
-from gateway.upstream.attempts import Deployment
 from gateway.upstream.breaker import Breaker
+from gateway.upstream.deployment import Deployment
 from gateway.upstream.engine_fields import CAPABILITIES
-from gateway.upstream.types import Backend
+from gateway.upstream.fleet import Fleet
+from gateway.upstream.load import Load
+from gateway.upstream.types import Backend, Checkable
 from routing.types import Candidate, Policy, Rule, Tier
 
-MAX_DEPLOYMENTS = 1000  # names that a glob matched are the client's choice: the memory of them has to end somewhere
+MAX_FLEETS = 1000  # names that a glob matched are the client's choice: the memory of them has to end somewhere
 DEFAULT_MAX_OUTPUT_TOKENS = 1024  # reserved for a model that does not say
 
 
@@ -30,18 +32,17 @@ class Catalog:
     ) -> None:
         """`backends` by provider or engine name; `contexts`: an engine's context length in tokens, by its name.
 
-        Deployments of the `previous` catalog that are the same in this one keep their breakers.
+        Deployments of the `previous` catalog that are the same in this one keep their breakers and loads.
         """
         self._exact = {model.name: model for model in config.model if not model.is_glob}
         self._globs = [model for model in config.model if model.is_glob]
         self._backends = backends
         self._contexts = contexts
         self._key_variables = {p.name: p.api_key_env for p in config.provider if not p.usable}
-        self._retries = {provider.name: provider.max_retries for provider in config.provider}
-        self._timeouts = {provider.name: provider.total_timeout_s for provider in config.provider}
-        self._deployments: dict[str, Deployment] = {}
-        self._of_globs: dict[str, Deployment] = {}
-        self._before = dict(previous._deployments) if previous is not None else {}
+        self._providers = {provider.name: provider for provider in config.provider}
+        self._fleets: dict[str, Fleet] = {}
+        self._of_globs: dict[str, Fleet] = {}
+        self._before = dict(previous._fleets) if previous is not None else {}
         self.tier_of = {model: name for name, tier in reversed(config.tier.items()) for model in tier.models}
         self.tiers = {name: tier.models for name, tier in config.tier.items()}
         self.policy = self._policy(config)
@@ -63,51 +64,70 @@ class Catalog:
             wanted = "an embedding model" if kind == "embedding" else "a chat model"
             raise NotFoundError(f"The model '{name}' is not {wanted}.", param="model", code="model_not_found")
         if variable := self.missing_key(name):
-            message = f"The model '{name}' has no key for its provider '{model.provider}': set {variable}."
+            message = f"The model '{name}' has no key for its provider '{model.places[0].provider}': set {variable}."
             raise NotFoundError(message, param="model", code="model_not_found")
         return model
 
     def missing_key(self, name: str) -> str | None:
-        """The environment variable that would make this model usable; None when it is usable."""
+        """The environment variable that would make this model usable; None when one of its deployments is."""
         model = self._find(name)
-        return self._key_variables.get(model.provider) if model else None
+        missing = [self._key_variables.get(place.provider) for place in model.places] if model else [None]
+        return missing[0] if all(missing) else None
 
-    def deployment(self, name: str) -> Deployment:
-        """`name` as a client wrote it. Kept, so that its breaker remembers; of a glob's many names, the latest ones."""
-        known = self._deployments.get(name) or self._of_globs.get(name)
-        return known if known is not None else self._deploy(name)
+    def fleet(self, name: str) -> Fleet:
+        """`name` as a client wrote it. Kept, so that breakers remember; of a glob's many names, the latest ones."""
+        known = self._fleets.get(name) or self._of_globs.get(name)
+        return known if known is not None else self._assemble(name)
 
-    def _deploy(self, name: str) -> Deployment:
+    def deployments(self) -> list[Deployment]:
+        """All that have been called so far."""
+        fleets = [*self._fleets.values(), *self._of_globs.values()]
+        return [deployment for fleet in fleets for deployment in fleet.deployments]
+
+    def _assemble(self, name: str) -> Fleet:
         model = self._find(name)
         assert model is not None, "candidates come from this catalog"
-        server = model.engine or model.provider
-        deployment = Deployment(
-            model=name,
-            backend=self._backends[server],
-            upstream_model=model.upstream_name or name,
-            max_retries=self._retries.get(server, 0),
-            total_timeout_s=self._timeouts.get(server),
-            breaker=self._breaker(name, self._backends[server], model.upstream_name or name),
-        )
+        usable = [place for place in model.places if place.provider not in self._key_variables]
+        fleet = Fleet([self._deploy(name, place) for place in usable or model.places], model.balance)
         if not model.is_glob:
-            self._deployments[name] = deployment
-            return deployment
-        if len(self._of_globs) >= MAX_DEPLOYMENTS:
+            self._fleets[name] = fleet
+            return fleet
+        if len(self._of_globs) >= MAX_FLEETS:
             del self._of_globs[next(iter(self._of_globs))]
-        self._of_globs[name] = deployment
-        return deployment
+        self._of_globs[name] = fleet
+        return fleet
 
-    def _breaker(self, name: str, backend: Backend, upstream_model: str) -> Breaker:
+    def _deploy(self, name: str, place: DeploymentConfig) -> Deployment:
+        backend, upstream_model = self._backends[place.server], place.upstream_name or name
+        provider = self._providers.get(place.provider)
+        breaker, load = self._memory(name, backend, upstream_model)
+        asks = provider is not None and provider.health_check == "models"
+        return Deployment(
+            model=name,
+            backend=backend,
+            upstream_model=upstream_model,
+            breaker=breaker,
+            max_retries=provider.max_retries if provider else 0,
+            total_timeout_s=provider.total_timeout_s if provider else None,
+            weight=place.weight,
+            load=load,
+            check=backend.check if asks and isinstance(backend, Checkable) else None,
+        )
+
+    def _memory(self, name: str, backend: Backend, upstream_model: str) -> tuple[Breaker, Load]:
+        """What an earlier catalog knew of the same deployment."""
         before = self._before.get(name)
-        unchanged = before is not None and before.backend is backend and before.upstream_model == upstream_model
-        return before.breaker if before is not None and unchanged else Breaker()
+        for known in before.deployments if before is not None else ():
+            if known.backend is backend and known.upstream_model == upstream_model:
+                return known.breaker, known.load
+        return Breaker(), Load()
 
     def behind(self, name: str) -> Any:
         """What answers to a name at present. With another config, what is stored now belongs to another question."""
         if name == AUTO:
             return self._behind_auto
         model = self._find(name)
-        return [model.engine or model.provider, model.upstream_name] if model else None
+        return sorted([place.server, place.upstream_name] for place in model.places) if model else None
 
     def max_output_tokens(self, name: str) -> int:
         model = self._find(name)
@@ -118,7 +138,8 @@ class Catalog:
 
     def listing(self) -> list[tuple[str, str]]:
         """What a client may ask for, with who serves it, `auto` first; globs stand for names we can't list."""
-        models = [(m.name, m.engine or m.provider) for m in self._exact.values() if self.missing_key(m.name) is None]
+        usable = [model for model in self._exact.values() if self.missing_key(model.name) is None]
+        models = [(model.name, model.places[0].server) for model in usable]
         return [(AUTO, "tollhouse"), *models] if self.tiers else models
 
     def _policy(self, config: Config) -> Policy | None:
@@ -155,6 +176,10 @@ class Catalog:
 
     def _candidate(self, name: str) -> Candidate:
         model = self._exact[name]
-        context = model.context_tokens or self._contexts.get(model.engine)
-        capabilities = frozenset(model.capabilities) | (CAPABILITIES if model.engine else frozenset())
+        engines = [place.engine for place in model.places if place.engine]
+        context = model.context_tokens or min(
+            (self._contexts[engine] for engine in engines if engine in self._contexts), default=None
+        )
+        alone = len(engines) == len(model.places)  # a provider beside it may not be able to do what the engine can
+        capabilities = frozenset(model.capabilities) | (CAPABILITIES if alone else frozenset())
         return Candidate(model=name, capabilities=capabilities, context_tokens=context)

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from engine.types import KVCacheDtype
-from gateway.config_check import ConfigError, complain_about_unknown_keys, convert, suggest
+from gateway.config_check import ConfigError, complain_about_unknown_keys, convert
 
 Positive = Annotated[float, Meta(gt=0)]
 Price = Annotated[float, Meta(ge=0, le=1_000_000)]  # US dollars per million tokens; neither infinite nor NaN
@@ -39,6 +39,10 @@ class ServerConfig(_Section, frozen=True):
     trusted_proxies: tuple[str, ...] = ()  # CIDR; only their X-Forwarded-For is believed
     max_body_mb: Positive = 32.0
     shutdown_grace_s: Positive = 20.0
+    deadline_s: Annotated[float, Meta(ge=0)] = 0.0  # for all attempts of a request; 0: as the most patient candidate
+    sse_keepalive_s: Annotated[float, Meta(ge=0)] = 15.0
+    slow_client_timeout_s: Positive = 30.0
+    max_concurrent_requests: PositiveInt = 10_000
 
 
 class StoreConfig(_Section, frozen=True):
@@ -118,6 +122,7 @@ class ProviderConfig(_Section, frozen=True):
     total_timeout_s: Positive = 600.0
     max_connections: PositiveInt = 1000
     max_retries: Count = 1
+    health_check: Literal["models", "none"] = "models"
 
     @property
     def api_key(self) -> str:
@@ -129,13 +134,37 @@ class ProviderConfig(_Section, frozen=True):
         return not self.api_key_env or bool(self.api_key)
 
 
+class DeploymentConfig(_Section, frozen=True):
+    """One place where a model runs. Prices that are not given are the model's."""
+
+    provider: str = ""
+    engine: str = ""
+    upstream_name: str = ""  # "": the name itself, as the client wrote it
+    weight: Positive = 1.0
+    input_usd_per_mtok: Price | None = None
+    output_usd_per_mtok: Price | None = None
+    cached_input_usd_per_mtok: Price | None = None
+
+    @property
+    def server(self) -> str:
+        return self.engine or self.provider
+
+    @property
+    def has_prices(self) -> bool:
+        prices = (self.input_usd_per_mtok, self.output_usd_per_mtok, self.cached_input_usd_per_mtok)
+        return any(price is not None for price in prices)
+
+
 class ModelConfig(_Section, frozen=True):
-    """What a client may name. Exactly one of provider and engine; `engine = "embedder"` is the [embedding] model."""
+    """What a client may name. Exactly one of provider, engine and deployments; `engine = "embedder"` is the [embedding]
+    model."""
 
     name: Name
     provider: str = ""
     engine: str = ""
     upstream_name: str = ""  # "": the name itself, as the client wrote it
+    deployments: tuple[DeploymentConfig, ...] = ()
+    balance: Literal["weighted", "least-busy", "least-latency"] = "weighted"
     kind: Literal["chat", "embedding"] = "chat"
     input_usd_per_mtok: Price = 0.0
     output_usd_per_mtok: Price = 0.0
@@ -147,6 +176,12 @@ class ModelConfig(_Section, frozen=True):
     @property
     def is_glob(self) -> bool:
         return any(character in self.name for character in "*?[")
+
+    @property
+    def places(self) -> tuple[DeploymentConfig, ...]:
+        """Where it runs, in either form of saying so."""
+        alone = DeploymentConfig(provider=self.provider, engine=self.engine, upstream_name=self.upstream_name)
+        return self.deployments or (alone,)
 
 
 class TierConfig(_Section, frozen=True):
@@ -185,64 +220,13 @@ def load(path: Path) -> Config:
 
 
 def parse(raw: bytes, source: str = "config.toml") -> Config:
+    from gateway.config_references import check_references  # which knows the sections above
+
     try:
         tree: dict[str, Any] = tomllib.loads(raw.decode("utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError([f"{source}: not valid TOML: {error}"]) from error
     complain_about_unknown_keys(tree, Config, hidden=("hash",))
     config = convert(tree | {"hash": hashlib.sha256(raw).hexdigest()[:16]}, Config)
-    _check_references(config)
+    check_references(config)
     return config
-
-
-def _check_references(config: Config) -> None:
-    """Names that point at each other must meet."""
-    faults: list[str] = []
-
-    def unique(what: str, names: list[str]) -> None:
-        for name in sorted({name for name in names if names.count(name) > 1}):
-            faults.append(f"{what}: {name!r} is defined more than once")
-
-    engines = [engine.name for engine in config.engine]
-    providers = [provider.name for provider in config.provider]
-    models = [model.name for model in config.model]
-    unique("engine", engines)
-    unique("provider", providers)
-    unique("model", models)
-    for name in set(engines) & set(providers):
-        faults.append(f"provider: {name!r} is also the name of an engine")
-    if not config.model:
-        faults.append("model: there is no [[model]], and so nothing that a client could ask for")
-    for what, names in (("engine", engines), ("provider", providers)):
-        if EMBEDDER in names:
-            faults.append(f"{what}: {EMBEDDER!r} is the name of the bundled embedder; choose another")
-    if AUTO in models:
-        faults.append(f"model: {AUTO!r} is what clients say to leave the choice to the router; choose another name")
-    for index, model in enumerate(config.model):
-        where = f"model[{index}] ({model.name})"
-        if bool(model.provider) == bool(model.engine):
-            faults.append(f"{where}: give exactly one of provider and engine")
-        elif model.provider and model.provider not in providers:
-            faults.append(f"{where}.provider: no provider named {model.provider!r}{suggest(model.provider, providers)}")
-        elif model.engine and model.engine not in [*engines, EMBEDDER]:
-            faults.append(f"{where}.engine: no engine named {model.engine!r}{suggest(model.engine, engines)}")
-    for name, tier in config.tier.items():
-        for model_name in tier.models:
-            if any(model.name == model_name and model.is_glob for model in config.model):
-                faults.append(f"tier.{name}.models: {model_name!r} is a glob; name the models themselves")
-            elif any(model.name == model_name and model.kind == "embedding" for model in config.model):
-                faults.append(f"tier.{name}.models: {model_name!r} is an embedding model; tiers are for chat")
-            elif model_name not in models:
-                faults.append(f"tier.{name}.models: no model named {model_name!r}{suggest(model_name, models)}")
-    tiers = list(config.tier)
-    wanted = {"router.default_tier": config.router.default_tier, "router.fallback_tier": config.router.fallback_tier}
-    wanted |= {f"router.rules[{i}].tier": rule.tier for i, rule in enumerate(config.router.rules)}
-    for where, name in wanted.items():
-        if name and name not in tiers:
-            faults.append(f"{where}: no tier named {name!r}{suggest(name, tiers)}")
-    if config.baseline_model and config.baseline_model not in models:
-        faults.append(
-            f"baseline_model: no model named {config.baseline_model!r}{suggest(config.baseline_model, models)}"
-        )
-    if faults:
-        raise ConfigError(faults)

@@ -119,8 +119,9 @@ class Pipeline:
                 longest_answer=tenant.default_max_tokens or catalog.max_output_tokens(deployment.model),
             )
 
-        deployments = [catalog.deployment(model) for model in passage.decision.candidates]
-        served = await attempts.run(deployments, outbound_for, Observer(passage, self._house.bookkeeper))
+        fleets = [catalog.fleet(model) for model in passage.decision.candidates]
+        observer = Observer(passage, self._house.bookkeeper)
+        served = await attempts.run(fleets, outbound_for, observer, stream=passage.inference.stream)
         passage.served_model = served.deployment.model
         return served
 

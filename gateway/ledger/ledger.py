@@ -82,4 +82,4 @@ class Ledger:
     def _price(self, attempt: AttemptRecord) -> int:
         if self._prices is None:
             return attempt.cost_nanousd
-        return self._prices.cost_nanousd(attempt.model, attempt.usage, at=attempt.started_at)
+        return self._prices.cost_nanousd(attempt.model, attempt.usage, at=attempt.started_at, provider=attempt.provider)

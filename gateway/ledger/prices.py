@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
-from gateway.config import ModelConfig
+from gateway.config import DeploymentConfig, ModelConfig
 from gateway.store.database import Database
 from gateway.store.prices import PriceRow, insert_price, seed_prices, select_prices
 from gateway.store.versions import VersionWatch
@@ -54,6 +54,7 @@ class PriceBook:
         self._history: dict[str, History] = {}
         self._globs: list[str] = []  # in the order in which they are tried
         self._config_order: list[str] = []
+        self._places: frozenset[str] = frozenset()  # "model@provider" where the config has a price of its own for it
         self._resolved: dict[str, History] = {}
         self._watch = VersionWatch(database, "prices", self._reload, interval_s)
 
@@ -83,12 +84,18 @@ class PriceBook:
                 return price
         return history[0][1]
 
-    def cost_nanousd(self, model: str, usage: Usage, at: float | None = None) -> int:
+    def cost_nanousd(self, model: str, usage: Usage, at: float | None = None, *, provider: str = "") -> int:
+        """At the provider's own price for the model, if it has one."""
+        if self._places and (own := place_name(model, provider)) in self._places:
+            model = own
         return self.price(model, at).cost_nanousd(usage)
 
     async def _seed(self, models: Sequence[ModelConfig]) -> None:
         self._config_order = [model.name for model in models]
-        changed = await seed_prices(self._database, [(model.name, _amounts(model)) for model in models])
+        of_models = [(model.name, _amounts(model)) for model in models]
+        of_places = [(place_name(m.name, own.server), _amounts(m, own)) for m in models for own in _priced(m)]
+        changed = await seed_prices(self._database, [*of_models, *of_places])
+        self._places = frozenset(name for name, _ in of_places)
         if changed:
             log.info("prices from the config: %s", ", ".join(changed))
 
@@ -118,6 +125,11 @@ class PriceBook:
             self._resolved.clear()
         self._resolved[model] = history
         return history
+
+
+def place_name(model: str, provider: str) -> str:
+    """What the price table calls a model where one provider has a price of its own for it."""
+    return f"{model}@{provider}"
 
 
 async def set_price(
@@ -152,10 +164,21 @@ def to_nanousd(dollars: float | str | Decimal) -> int:
     return int((Decimal(str(dollars)) * _NANO).quantize(Decimal(1), ROUND_HALF_UP))
 
 
-def _amounts(model: ModelConfig) -> tuple[int, int, int]:
-    cached = model.cached_input_usd_per_mtok
+def _priced(model: ModelConfig) -> list[DeploymentConfig]:
+    """One deployment of each provider that has prices of its own."""
+    return list({place.server: place for place in model.deployments if place.has_prices}.values())
+
+
+def _amounts(model: ModelConfig, own: DeploymentConfig | None = None) -> tuple[int, int, int]:
+    def price(name: str) -> float | None:
+        given: float | None = getattr(own, name) if own is not None else None
+        of_model: float | None = getattr(model, name)
+        return of_model if given is None else given
+
+    whole = price("input_usd_per_mtok") or 0.0
+    cached = price("cached_input_usd_per_mtok")
     return (
-        to_nanousd(model.input_usd_per_mtok),
-        to_nanousd(model.output_usd_per_mtok),
-        to_nanousd(model.input_usd_per_mtok if cached is None else cached),
+        to_nanousd(whole),
+        to_nanousd(price("output_usd_per_mtok") or 0.0),
+        to_nanousd(whole if cached is None else cached),
     )

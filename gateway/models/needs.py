@@ -5,5 +5,5 @@ from gateway.config import EMBEDDER, Config
 
 def needs_embedder(config: Config) -> bool:
     """Whether router, semantic cache or a client's model use it: a gateway that merely forwards stays small."""
-    served = any(model.engine == EMBEDDER for model in config.model)
+    served = any(place.engine == EMBEDDER for model in config.model for place in model.places)
     return bool(config.tier) or served or (config.cache.enabled and config.cache.semantic)

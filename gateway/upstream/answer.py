@@ -7,7 +7,14 @@ from collections.abc import AsyncIterator, Sequence
 import httpx
 
 from gateway.upstream.encoding import Inflater
-from gateway.upstream.errors import ConnectFailure, Phase, ProtocolFailure, TimeoutFailure, UpstreamFailure
+from gateway.upstream.errors import (
+    ConnectFailure,
+    CrowdedFailure,
+    Phase,
+    ProtocolFailure,
+    TimeoutFailure,
+    UpstreamFailure,
+)
 from gateway.upstream.first_token import is_prelude
 from gateway.upstream.timer import PhaseTimer
 from gateway.upstream.transport import Body
@@ -30,7 +37,9 @@ FINISHED = re.compile(rb'"finish_reason"\s*:\s*"')
 
 def translate(error: httpx.HTTPError, connect_s: float = 0.0) -> UpstreamFailure:
     """httpx's errors as ours."""
-    if isinstance(error, httpx.ConnectTimeout | httpx.PoolTimeout):
+    if isinstance(error, httpx.PoolTimeout):
+        return CrowdedFailure(str(error) or "no connection fell free")
+    if isinstance(error, httpx.ConnectTimeout):
         return TimeoutFailure("connect", connect_s)
     if isinstance(error, httpx.ConnectError | httpx.ProxyError | httpx.UnsupportedProtocol):
         return ConnectFailure(str(error))

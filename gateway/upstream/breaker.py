@@ -5,6 +5,7 @@ Knows no HTTP and no other deployment: whoever asks it decides what else to do.
 
 import time
 from collections.abc import Callable
+from typing import Literal
 
 MAX_COOL_DOWN_S = 120.0
 
@@ -24,6 +25,7 @@ class Breaker:
         self._failures = 0
         self._opened = 0  # times in a row
         self._open_until = 0.0  # 0: closed
+        self._rest_until = 0.0
         self._probing = False
 
     @property
@@ -32,9 +34,25 @@ class Breaker:
         return self._probing or self._clock() < self._open_until
 
     @property
+    def is_half_open(self) -> bool:
+        """The cool-down is over, and nobody has tried yet."""
+        return self._open_until > 0 and not self.is_open
+
+    @property
+    def state(self) -> Literal["closed", "open", "half-open"]:
+        if self._open_until == 0:
+            return "closed"
+        return "open" if self._clock() < self._open_until else "half-open"
+
+    @property
     def open_until(self) -> float:
         """On the breaker's clock; 0 while it is closed."""
         return self._open_until
+
+    @property
+    def open_for_s(self) -> float:
+        """How long it will still be open; 0 once a probe may pass."""
+        return max(0.0, self._open_until - self._clock())
 
     def allow(self) -> bool:
         """May a request go there? The one that may after a cool-down is the probe: its outcome must be told."""
@@ -45,8 +63,9 @@ class Breaker:
 
     def success(self) -> None:
         self._failures = self._opened = 0
-        self._open_until = 0.0
         self._probing = False
+        if self._clock() >= self._rest_until:  # one that was under way says nothing about the others
+            self._open_until = 0.0
 
     def failure(self) -> None:
         self._failures += 1
@@ -57,8 +76,10 @@ class Breaker:
             self._opened += 1
 
     def rest(self, seconds: float) -> None:
-        """The upstream itself asked to be left alone that long."""
-        self._open(min(seconds, MAX_COOL_DOWN_S))
+        """The upstream itself asked to be left alone that long, within reason."""
+        seconds = min(seconds, MAX_COOL_DOWN_S)
+        self._rest_until = max(self._rest_until, self._clock() + seconds)
+        self._open(seconds)
 
     def abandon(self) -> None:
         """The request ended without an outcome (its client left): another one may probe."""

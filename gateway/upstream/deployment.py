@@ -1,6 +1,7 @@
 """A model at a provider or in the bundled engine, and the answer that one of them gave."""
 
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -8,11 +9,12 @@ import msgspec
 
 from gateway.ledger.records import AttemptRecord, Status
 from gateway.upstream.breaker import Breaker
+from gateway.upstream.load import Load
 from gateway.upstream.types import Backend, Reply
 from gateway.wire.usage import Usage
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Deployment:
     model: str  # our name
     backend: Backend
@@ -20,6 +22,9 @@ class Deployment:
     breaker: Breaker = field(default_factory=Breaker)
     max_retries: int = 0
     total_timeout_s: float | None = None  # its backend's own limit; None: the usual one
+    weight: float = 1.0
+    load: Load = field(default_factory=Load)
+    check: Callable[[], Awaitable[None]] | None = None  # is it well? Free of charge; raises UpstreamFailure
 
 
 class AttemptObserver(Protocol):
@@ -54,6 +59,7 @@ class Served:
     ) -> AttemptRecord:
         """The closed record of a stream; a failure counts against the deployment. Call the observer with it."""
         assert self.is_stream, "an answer without events was closed when it came"
+        self.deployment.load.outstanding -= 1
         if status == "error":
             self.deployment.breaker.failure()
         self.record = msgspec.structs.replace(

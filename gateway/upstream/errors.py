@@ -2,6 +2,7 @@
 
 UpstreamFailure         `code` names it in the books
 ├── ConnectFailure      refused, unreachable, TLS, DNS
+├── CrowdedFailure      no connection fell free in time: as many are in use as may be
 ├── TimeoutFailure      connect, first token, between tokens, whole: `phase` says which
 └── ProtocolFailure     reset, half-closed, garbage, oversize, a stream that ended without an end
 """
@@ -17,6 +18,12 @@ class UpstreamFailure(Exception):
 
 class ConnectFailure(UpstreamFailure):
     code = "connect_error"
+
+
+class CrowdedFailure(UpstreamFailure):
+    """Says nothing about the upstream's health."""
+
+    code = "connections_exhausted"
 
 
 class TimeoutFailure(UpstreamFailure):

@@ -1,10 +1,12 @@
 """A provider behind HTTP: any server that speaks OpenAI's API. It gets the client's own bytes, under its model name."""
 
+import asyncio
+
 import httpx
 
 from gateway.config import ProviderConfig
 from gateway.upstream.answer import EventStream, HttpAnswer, translate
-from gateway.upstream.errors import ProtocolFailure
+from gateway.upstream.errors import ProtocolFailure, TimeoutFailure
 from gateway.upstream.timer import PhaseTimer
 from gateway.upstream.transport import Body, Transport, transport_for
 from gateway.upstream.types import Endpoint, Outbound, Reply
@@ -21,6 +23,8 @@ PATHS: dict[Endpoint, str] = {
 # cache, so one's `idempotency-key: 1` would be another's call, and one's `openai-beta` another's answer.
 FORWARDED = {"traceparent", "tracestate"}
 EVENTS = b"text/event-stream"
+HEALTH_CHECK_S = 5.0
+UNWELL = {401, 402, 403, 429}
 
 
 class HttpBackend:
@@ -31,6 +35,7 @@ class HttpBackend:
         self._provider = provider
         self._transport = transport or transport_for(provider.base_url, provider.max_connections)
         self._urls = {endpoint: _join(provider.base_url, path) for endpoint, path in PATHS.items()}
+        self._models_url = _join(provider.base_url, "models")
         self._headers = _base_headers(provider)
         lines = b"".join(b"%b: %b\r\n" % header for header in self._headers)
         self._heads = {
@@ -69,19 +74,40 @@ class HttpBackend:
         limit = MAX_BODY_BYTES if status < 300 else MAX_ERROR_BYTES
         return Reply(status, headers=headers, body=await answer.whole(limit, provider.idle_timeout_s))
 
+    async def check(self) -> None:
+        """Lists the provider's models, which costs nothing: whatever it says of them, somebody is there and knows us.
+
+        Raises UpstreamFailure.
+        """
+        connect_s = self._provider.connect_timeout_s
+        timeouts = {"timeout": {"connect": connect_s, "pool": connect_s}}
+        request = httpx.Request("GET", self._models_url, headers=self._headers, extensions=timeouts)
+        try:
+            async with asyncio.timeout(HEALTH_CHECK_S):
+                response = await self._transport.handle_async_request(request)
+                await response.aclose()
+        except TimeoutError:
+            raise TimeoutFailure("total", HEALTH_CHECK_S) from None
+        except httpx.HTTPError as error:
+            raise translate(error, connect_s) from error
+        if response.status_code >= 500 or response.status_code in UNWELL:
+            raise ProtocolFailure(f"HTTP {response.status_code} to a health check")
+
     async def aclose(self) -> None:
         await self._transport.aclose()
 
     async def _dispatch(self, outbound: Outbound, timer: PhaseTimer) -> HttpAnswer:
         """Sends the request: past httpx's objects through our own transport, by the book through any other."""
         inference, connect_s = outbound.inference, self._provider.connect_timeout_s
+        outbound.dispatch.has_left = False
         url = self._urls[inference.endpoint]
         body = splice(inference, model=outbound.upstream_model, include_usage=inference.stream or None)
         extra = _extra_headers(outbound, len(body))
         if isinstance(self._transport, Transport):
             lines = b"".join([b"%b: %b\r\n" % header for header in extra])
             head = b"%b%b\r\n" % (self._heads[inference.endpoint], lines)
-            exchange = await self._transport.exchange(url, b"POST", (head, body), connect_s, connect_s)
+            parts = (head, body)
+            exchange = await self._transport.exchange(url, b"POST", parts, connect_s, connect_s, outbound.dispatch)
             return HttpAnswer(exchange.status, exchange.headers, Body(exchange), timer)
         request = httpx.Request(
             "POST",
@@ -90,6 +116,7 @@ class HttpBackend:
             stream=httpx.ByteStream(body),
             extensions={"timeout": {"connect": connect_s, "pool": connect_s}},
         )
+        outbound.dispatch.has_left = True  # as far as we can tell
         response = await self._transport.handle_async_request(request)
         assert isinstance(response.stream, httpx.AsyncByteStream)
         return HttpAnswer(response.status_code, response.headers.raw, response.stream, timer)

@@ -15,6 +15,7 @@ import httpx
 
 from gateway.upstream.exchange import Exchange
 from gateway.upstream.pool import Pool
+from gateway.upstream.types import Dispatch
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
 IDLE_S = 30.0  # how long an unused connection is kept
@@ -65,7 +66,13 @@ class Transport(httpx.AsyncBaseTransport):
         return httpx.Response(exchange.status, headers=exchange.headers, stream=Body(exchange))
 
     async def exchange(
-        self, url: httpx.URL, method: bytes, parts: Sequence[bytes], connect_s: float | None, pool_s: float | None
+        self,
+        url: httpx.URL,
+        method: bytes,
+        parts: Sequence[bytes],
+        connect_s: float | None,
+        pool_s: float | None,
+        dispatch: Dispatch | None = None,
     ) -> Exchange:
         """The same without httpx's objects: `parts` is the request as it goes over the wire."""
         pool = self._pool(url)
@@ -73,6 +80,8 @@ class Transport(httpx.AsyncBaseTransport):
             connection = await pool.acquire(pool_s, connect_s)
             sent = time.monotonic()
             exchange = connection.send(method, parts)
+            if dispatch is not None:
+                dispatch.has_left = True
             try:
                 await exchange.head()
                 return exchange

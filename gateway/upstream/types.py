@@ -4,13 +4,22 @@ Answers are OpenAI's own JSON, as bytes: what passes through from a provider pas
 """
 
 from collections.abc import AsyncIterator
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
 
 from gateway.wire.inference import Inference
 
 Endpoint = Literal["chat.completions", "completions", "embeddings"]
+
+
+class Dispatch:
+    """Whether a request has left this process; before that, it has cost nothing. A backend that can tell says so."""
+
+    __slots__ = ("has_left",)
+
+    def __init__(self) -> None:
+        self.has_left = True
 
 
 class Outbound(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -23,6 +32,7 @@ class Outbound(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     fairness_key: str = ""
     longest_answer: int | None = None  # tokens, for a request that names no max_tokens; a provider has its own idea
     headers: tuple[tuple[str, str], ...] = ()  # the client's; a backend passes on only those it knows to be harmless
+    dispatch: Dispatch = msgspec.field(default_factory=Dispatch)
 
 
 class Reply:
@@ -72,3 +82,10 @@ class Backend(Protocol):
     async def send(self, outbound: Outbound) -> Reply: ...
 
     async def aclose(self) -> None: ...
+
+
+@runtime_checkable
+class Checkable(Protocol):
+    """A backend that can say whether it is well at no cost. Raises UpstreamFailure if it is not."""
+
+    async def check(self) -> None: ...

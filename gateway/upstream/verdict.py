@@ -8,11 +8,12 @@ from typing import Any
 import msgspec
 
 from gateway.errors import ApiError
-from gateway.upstream.errors import TimeoutFailure, UpstreamFailure
+from gateway.upstream.errors import CrowdedFailure, TimeoutFailure, UpstreamFailure
 from gateway.upstream.types import Reply
 
 OUR_FAULT = {401, 402, 403}  # our credential, our account: nothing the client could mend, and not to be shown
 PASSING = {408, 409, 429}  # may work a moment later, as may all 5xx
+MAX_RETRY_AFTER_S = 2.0  # whoever asks for a longer wait is not waited for
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,7 @@ class Failed:
     http_status: int | None = None
     retry_after_s: float | None = None
     timed_out: bool = False
+    crowded: bool = False  # all connections that we may have there are busy
     reply: Reply | None = None  # passes as it came if no other candidate is left
     error: ApiError | None = None  # a backend of ours refused
     blameless: bool = False  # says nothing about the deployment's health
@@ -92,6 +94,8 @@ def failure(error: UpstreamFailure | ApiError) -> Failed:
     """What an exception of a backend means."""
     if isinstance(error, ApiError):
         return Failed(error.name, error.message, http_status=error.status, error=error, blameless=True)
+    if isinstance(error, CrowdedFailure):
+        return Failed(error.code, str(error), crowded=True, blameless=True)
     if isinstance(error, TimeoutFailure):
         return Failed(f"timeout_{error.phase}", str(error), retryable=True, timed_out=True)
     return Failed(error.code, str(error), retryable=True)

@@ -9,6 +9,7 @@ from gateway.config_check import ConfigError
 from gateway.house import House
 from gateway.store.errors import StoreUnavailable
 from tests.gateway.conftest import TIERS, OpenGate
+from tests.gateway.test_catalog import only
 from tests.support.in_process import CONFIG, Gate, chat
 
 pytestmark = pytest.mark.anyio
@@ -47,6 +48,22 @@ async def test_a_fault_in_the_config_leaves_nothing_open(gate_with: OpenGate) ->
     assert (await gate.ask(chat())).status == 200
 
 
+async def test_a_model_at_several_providers_is_booked_where_it_was_served(gate_with: OpenGate) -> None:
+    places = """[
+      { provider = "nowhere", weight = 1e9 },
+      { provider = "upstream", upstream_name = "ok", output_usd_per_mtok = 9 },
+    ]"""
+    gate = await gate_with(f'{CONFIG}[[model]]\nname = "spread"\ninput_usd_per_mtok = 1\ndeployments = {places}\n')
+    line = await gate.ask(chat("spread"))
+    assert (line.status, line["x-tollhouse-model"], line["x-tollhouse-attempts"]) == (200, "spread", "2")
+    record = gate.record
+    assert [(each.provider, each.error_code) for each in record.attempts] == [
+        ("nowhere", "connect_error"),
+        ("upstream", None),
+    ]
+    assert (record.model, record.provider, record.cost_nanousd) == ("spread", "upstream", 11 * 1_000 + 7 * 9_000)
+
+
 # An edit.
 
 
@@ -76,19 +93,19 @@ async def test_an_edit_leaves_requests_under_way_alone(gate: Gate) -> None:
 
 
 async def test_a_provider_that_did_not_change_keeps_its_connections(gate: Gate) -> None:
-    backends = {name: gate.house.snapshot.catalog.deployment(name).backend for name in ("dear", "hasty/x")}
+    backends = {name: only(gate.house.snapshot.catalog, name).backend for name in ("dear", "hasty/x")}
     await gate.reconfigure(("total_timeout_s = 0.6", "total_timeout_s = 0.7"))
     catalog = gate.house.snapshot.catalog
-    assert catalog.deployment("dear").backend is backends["dear"]
-    assert catalog.deployment("hasty/x").backend is not backends["hasty/x"]
+    assert only(catalog, "dear").backend is backends["dear"]
+    assert only(catalog, "hasty/x").backend is not backends["hasty/x"]
 
 
 async def test_a_model_that_did_not_change_keeps_its_breaker(gate: Gate) -> None:
-    breakers = {name: gate.house.snapshot.catalog.deployment(name).breaker for name in ("dear", "dead")}
+    breakers = {name: only(gate.house.snapshot.catalog, name).breaker for name in ("dear", "dead")}
     await gate.reconfigure(('upstream_name = "500"', 'upstream_name = "502"'))
     catalog = gate.house.snapshot.catalog
-    assert catalog.deployment("dear").breaker is breakers["dear"]
-    assert catalog.deployment("dead").breaker is not breakers["dead"]
+    assert only(catalog, "dear").breaker is breakers["dear"]
+    assert only(catalog, "dead").breaker is not breakers["dead"]
 
 
 async def test_a_key_that_was_set_meanwhile_counts_from_the_next_edit(
@@ -118,7 +135,7 @@ def parts(house: House) -> tuple[Any, ...]:
         house.bookkeeper.baseline_model,
         house.limiter._defaults,
         house.cache._options,
-        house.snapshot.catalog.deployment("dear").backend,
+        only(house.snapshot.catalog, "dear").backend,
     )
 
 

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from gateway.catalog import MAX_DEPLOYMENTS, Catalog
+from gateway.catalog import MAX_FLEETS, Catalog
 from gateway.config import Config, parse
 from gateway.errors import NotFoundError
+from gateway.upstream.deployment import Deployment
 from gateway.upstream.types import Outbound, Reply
 
 CONFIG = """
@@ -64,40 +65,46 @@ def catalog(text: str = CONFIG) -> Catalog:
     return Catalog(config, backends, {"local": 8192})
 
 
+def only(catalog: Catalog, model: str) -> Deployment:
+    """The deployment of a model that has one."""
+    (deployment,) = catalog.fleet(model).deployments
+    return deployment
+
+
 def test_exact_names_win_over_globs_and_keep_their_upstream_name() -> None:
-    found = catalog().deployment("exact")
+    found = only(catalog(), "exact")
     assert (found.model, found.upstream_model, found.max_retries) == ("exact", "theirs", 2)
 
 
 def test_a_globs_name_is_passed_on_as_it_came() -> None:
-    found = catalog().deployment("ex-anything")
+    found = only(catalog(), "ex-anything")
     assert (found.model, found.upstream_model) == ("ex-anything", "ex-anything")
 
 
 def test_a_deployment_is_kept_so_that_its_breaker_remembers() -> None:
     one = catalog()
-    assert one.deployment("exact").breaker is one.deployment("exact").breaker
-    assert one.deployment("ex-1").breaker is not one.deployment("ex-2").breaker
+    assert only(one, "exact").breaker is only(one, "exact").breaker
+    assert only(one, "ex-1").breaker is not only(one, "ex-2").breaker
 
 
 def test_invented_names_do_not_pile_up() -> None:
     one = catalog()
-    breaker = one.deployment("exact").breaker
-    for number in range(MAX_DEPLOYMENTS + 50):
-        one.deployment(f"ex-{number}")
-    assert len(one._of_globs) == MAX_DEPLOYMENTS
-    assert one.deployment("exact").breaker is breaker  # and push nothing out that the config names
+    breaker = only(one, "exact").breaker
+    for number in range(MAX_FLEETS + 50):
+        only(one, f"ex-{number}")
+    assert len(one._of_globs) == MAX_FLEETS
+    assert only(one, "exact").breaker is breaker  # and push nothing out that the config names
 
 
 def test_an_edit_of_the_config_keeps_the_breakers_of_what_did_not_change() -> None:
     before = catalog()
     config = parse(CONFIG.replace('upstream_name = "theirs"', 'upstream_name = "new"').encode())
-    backends = {name: before.deployment(model).backend for name, model in {"open": "vectors", "local": "small"}.items()}
+    backends = {name: only(before, model).backend for name, model in {"open": "vectors", "local": "small"}.items()}
     for name in ("vectors", "small", "exact"):
-        before.deployment(name)
+        only(before, name)
     after = Catalog(config, backends | {"closed": Nobody()}, {}, before)
-    assert after.deployment("vectors").breaker is before.deployment("vectors").breaker
-    assert after.deployment("exact").breaker is not before.deployment("exact").breaker
+    assert only(after, "vectors").breaker is only(before, "vectors").breaker
+    assert only(after, "exact").breaker is not only(before, "exact").breaker
 
 
 def test_what_stands_behind_a_name_follows_the_config() -> None:
@@ -148,3 +155,53 @@ def test_without_tiers_there_is_no_policy_and_no_auto() -> None:
     one = catalog(CONFIG[: CONFIG.index("[tier.small]")].replace('[router]\ndefault_tier = "large"', ""))
     assert one.policy is None
     assert "auto" not in [name for name, _ in one.listing()]
+
+
+# Several deployments of one model.
+
+
+SPREAD = (
+    CONFIG
+    + """
+[[model]]
+name = "spread"
+balance = "least-busy"
+deployments = [
+  { provider = "open", upstream_name = "one", weight = 3 },
+  { provider = "closed", upstream_name = "two" },
+  { engine = "local" },
+]
+[[model]]
+name = "shut"
+deployments = [{ provider = "closed", upstream_name = "a" }, { provider = "closed", upstream_name = "b" }]
+"""
+)
+
+
+def test_a_model_is_served_where_there_is_a_key() -> None:
+    one = catalog(SPREAD)
+    fleet = one.fleet("spread")
+    assert [(each.upstream_model, each.weight) for each in fleet.deployments] == [("one", 3.0), ("spread", 1.0)]
+    assert {each.model for each in fleet.deployments} == {"spread"}
+    assert one.missing_key("spread") is None
+    assert one.missing_key("shut") == "A_KEY_THAT_NOBODY_SETS"
+    with pytest.raises(NotFoundError, match="set A_KEY_THAT_NOBODY_SETS"):
+        one.model("shut", "chat")
+
+
+def test_an_edit_keeps_each_deployments_memory() -> None:
+    before = catalog(SPREAD)
+    known = {each.upstream_model: each for each in before.fleet("spread").deployments}
+    backends: dict[str, Any] = {"open": known["one"].backend, "closed": Nobody(), "local": known["spread"].backend}
+    config = parse(SPREAD.replace("weight = 3", "weight = 5").encode())
+    after = Catalog(config, backends, {"local": 8192}, before).fleet("spread").deployments
+    assert [each.weight for each in after] == [5.0, 1.0]
+    for deployment in after:
+        assert deployment.breaker is known[deployment.upstream_model].breaker
+        assert deployment.load is known[deployment.upstream_model].load
+
+
+def test_what_stands_behind_a_name_is_all_its_deployments() -> None:
+    one, two = catalog(SPREAD), catalog(SPREAD.replace('"two"', '"three"'))
+    assert one.behind("spread") != two.behind("spread")
+    assert one.behind("spread") == catalog(SPREAD.replace("weight = 3", "weight = 4")).behind("spread")

@@ -104,7 +104,7 @@ def test_names_must_meet() -> None:
     assert faults(text) == [
         "model: 'a' is defined more than once",
         "model[0] (a).engine: no engine named 'locl'; did you mean 'local'?",
-        "model[1] (a): give exactly one of provider and engine",
+        "model[1] (a): give exactly one of provider and engine, or deployments",
         "tier.small.models: no model named 'b'",
         "router.default_tier: no tier named 'smal'; did you mean 'small'?",
         "baseline_model: no model named 'gpt'",
@@ -170,3 +170,47 @@ def test_a_provider_is_usable_once_its_key_is_set(monkeypatch: pytest.MonkeyPatc
 )
 def test_what_could_not_work_is_refused_beforehand(line: str) -> None:
     assert "sk-a-key" not in faults(MODEL + line)[0]
+
+
+def test_deployments_must_make_sense() -> None:
+    text = """
+    [[provider]]
+    name = "one"
+    base_url = "http://127.0.0.1:1/v1"
+    [[provider]]
+    name = "two"
+    base_url = "http://127.0.0.1:1/v1"
+    [[model]]
+    name = "both"
+    provider = "one"
+    deployments = [{ provider = "two" }]
+    [[model]]
+    name = "wrong"
+    deployments = [{ provider = "oen" }, { provider = "one", engine = "x" }, { weight = 2 }]
+    [[model]]
+    name = "twice"
+    deployments = [{ provider = "one" }, { provider = "two" }, { provider = "one" }]
+    [[model]]
+    name = "prices"
+    deployments = [
+      { provider = "one", upstream_name = "a", input_usd_per_mtok = 1 },
+      { provider = "one", upstream_name = "b", input_usd_per_mtok = 2 },
+    ]
+    [[model]]
+    name = "glob/*"
+    deployments = [{ provider = "one", input_usd_per_mtok = 1 }]
+    """
+    assert faults(text) == [
+        "model[0] (both): provider, engine and upstream_name stand in each of its deployments",
+        "model[1] (wrong).deployments[0].provider: no provider named 'oen'; did you mean 'one'?",
+        "model[1] (wrong).deployments[1]: give exactly one of provider and engine",
+        "model[1] (wrong).deployments[2]: give exactly one of provider and engine",
+        "model[2] (twice).deployments[2]: the same as one before it; give one of them a larger weight",
+        "model[3] (prices).deployments[0]: the deployments at 'one' have one price; use a provider for each",
+        "model[3] (prices).deployments[1]: the deployments at 'one' have one price; use a provider for each",
+        "model[4] (glob/*).deployments[0]: a glob's price is the model's; give the models their own names for prices"
+        " of their own",
+    ]
+    assert faults('[[model]]\nname = "a"\ndeployments = [{ provider = "x", weight = 0 }]') == [
+        "model[0].deployments[0].weight: Expected `float` > 0.0"
+    ]

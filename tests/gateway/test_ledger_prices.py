@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.config import ModelConfig
+from gateway.config import DeploymentConfig, ModelConfig
 from gateway.ledger.prices import Price, PriceBook, set_price, to_nanousd
 from gateway.ledger.savings import compare
 from gateway.store.database import Database
@@ -208,3 +208,23 @@ def test_without_a_baseline_routing_saves_nothing(book: PriceBook, baseline: str
     found = compare(book, model="dear", usage=Usage(prompt_tokens=1000), baseline_model=baseline, hit=True)
     assert (found.baseline_model, found.baseline_cost_nanousd, found.saved_by_routing_nanousd) == (None, None, 0)
     assert found.saved_by_cache_nanousd == 2_500_000
+
+
+@pytest.mark.anyio
+async def test_a_provider_may_have_its_own_price_for_a_model(database: Database) -> None:
+    places = (
+        DeploymentConfig(provider="dear", input_usd_per_mtok=3.0),
+        DeploymentConfig(provider="usual", upstream_name="x"),
+    )
+    spread = ModelConfig(name="m", deployments=places, input_usd_per_mtok=1.0, output_usd_per_mtok=2.0)
+    book = PriceBook(database)
+    await book.start([spread])
+    usage = Usage(prompt_tokens=1_000_000, completion_tokens=1_000_000)
+    costs = {name: book.cost_nanousd("m", usage, provider=name) / 10**9 for name in ("dear", "usual", "")}
+    assert costs == {"dear": 5.0, "usual": 3.0, "": 3.0}
+    await set_price(database, "m@dear", input_usd_per_mtok=4.0, output_usd_per_mtok=2.0)
+    await book.seed([spread])  # the table rules
+    assert book.cost_nanousd("m", usage, provider="dear") == 6 * 10**9
+    await book.seed([ModelConfig(name="m", provider="dear", input_usd_per_mtok=1.0, output_usd_per_mtok=2.0)])
+    assert book.cost_nanousd("m", usage, provider="dear") == 3 * 10**9  # no longer a price of its own
+    await book.aclose()

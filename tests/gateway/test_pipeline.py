@@ -345,7 +345,7 @@ async def test_an_engine_that_is_full_says_so_with_its_own_headers(gate: Gate, m
     async def full(*_: Any) -> None:
         raise OverloadedError("the queue is full", headers={"retry-after": "3"})
 
-    monkeypatch.setattr(gate.house.snapshot.catalog.deployment("dear").backend, "send", full)
+    monkeypatch.setattr(gate.house.snapshot.catalog.fleet("dear").deployments[0].backend, "send", full)
     line = await gate.ask(chat("dear"))
     assert (line.status, line.error["code"], line["retry-after"]) == (503, "overloaded", "3")
     assert gate.record.cost_nanousd == 0
@@ -357,7 +357,7 @@ async def test_a_refusal_of_our_own_is_booked_by_its_type_where_it_has_no_code(
     async def refuse(*_: Any) -> None:
         raise InvalidRequestError("n is too large", param="n")
 
-    monkeypatch.setattr(gate.house.snapshot.catalog.deployment("dear").backend, "send", refuse)
+    monkeypatch.setattr(gate.house.snapshot.catalog.fleet("dear").deployments[0].backend, "send", refuse)
     line = await gate.ask(chat("dear"))
     assert (line.status, line.error["code"], line.error["param"]) == (400, None, "n")
     assert (gate.record.status, gate.record.http_status, gate.record.error_code) == (

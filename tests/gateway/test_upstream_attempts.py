@@ -21,7 +21,7 @@ from gateway.errors import (
     UpstreamTimeout,
 )
 from gateway.ledger.records import AttemptRecord
-from gateway.upstream.attempts import Deployment, Served, run
+from gateway.upstream.attempts import Deployment, Fleet, Served, run
 from gateway.upstream.breaker import Breaker
 from gateway.upstream.http_backend import HttpBackend
 from gateway.upstream.types import Outbound, Reply
@@ -59,14 +59,15 @@ class House:
     def deployment(self, behaviour: str, retries: int = 0, breaker: Breaker | None = None) -> Deployment:
         return Deployment(f"our-{behaviour}", self.backend, behaviour, breaker or Breaker(), retries)
 
-    async def ask(self, *deployments: Deployment, stream: bool = False, **options: Any) -> Served:
+    async def ask(self, *candidates: Deployment | Fleet, stream: bool = False, **options: Any) -> Served:
         body = {"model": "ours", "messages": [{"role": "user", "content": "hi"}], "stream": stream}
         inference = parse_chat(json.dumps(body).encode())
 
         def outbound_for(deployment: Deployment) -> Outbound:
             return Outbound(request_id="r1", inference=inference, upstream_model=deployment.upstream_model)
 
-        return await run(deployments, outbound_for, self.books, **options)
+        fleets = [each if isinstance(each, Fleet) else Fleet([each]) for each in candidates]
+        return await run(fleets, outbound_for, self.books, stream=stream, **options)
 
     def sent(self, behaviour: str) -> int:
         return len(self.upstream.of(behaviour))

@@ -1,0 +1,98 @@
+"""Whether the names in a config that point at each other meet."""
+
+from collections.abc import Iterator
+
+from gateway.config import AUTO, EMBEDDER, Config, DeploymentConfig, ModelConfig
+from gateway.config_check import ConfigError, suggest
+
+
+def check_references(config: Config) -> None:
+    """Raises ConfigError with every fault found."""
+    faults = [*_names(config), *_models(config), *_tiers(config), *_baseline(config)]
+    if faults:
+        raise ConfigError(faults)
+
+
+def _names(config: Config) -> Iterator[str]:
+    engines = [engine.name for engine in config.engine]
+    providers = [provider.name for provider in config.provider]
+    models = [model.name for model in config.model]
+    for what, names in (("engine", engines), ("provider", providers), ("model", models)):
+        for name in sorted({name for name in names if names.count(name) > 1}):
+            yield f"{what}: {name!r} is defined more than once"
+    for name in set(engines) & set(providers):
+        yield f"provider: {name!r} is also the name of an engine"
+    if not models:
+        yield "model: there is no [[model]], and so nothing that a client could ask for"
+    for what, names in (("engine", engines), ("provider", providers)):
+        if EMBEDDER in names:
+            yield f"{what}: {EMBEDDER!r} is the name of the bundled embedder; choose another"
+    if AUTO in models:
+        yield f"model: {AUTO!r} is what clients say to leave the choice to the router; choose another name"
+
+
+def _models(config: Config) -> Iterator[str]:
+    for index, model in enumerate(config.model):
+        where = f"model[{index}] ({model.name})"
+        if not model.deployments:
+            if bool(model.provider) == bool(model.engine):
+                yield f"{where}: give exactly one of provider and engine, or deployments"
+            else:
+                yield from _server(config, where, model.places[0])
+        elif model.provider or model.engine or model.upstream_name:
+            yield f"{where}: provider, engine and upstream_name stand in each of its deployments"
+        else:
+            yield from _deployments(config, where, model)
+
+
+def _deployments(config: Config, where: str, model: ModelConfig) -> Iterator[str]:
+    for index, place in enumerate(model.deployments):
+        here = f"{where}.deployments[{index}]"
+        if bool(place.provider) == bool(place.engine):
+            yield f"{here}: give exactly one of provider and engine"
+            continue
+        yield from _server(config, here, place)
+        if place.has_prices and model.is_glob:
+            yield f"{here}: a glob's price is the model's; give the models their own names for prices of their own"
+        namesakes = [other for other in model.deployments if other.server == place.server]
+        if len({_prices(other) for other in namesakes}) > 1:
+            yield f"{here}: the deployments at {place.server!r} have one price; use a provider for each"
+        if (place.server, place.upstream_name) in {(p.server, p.upstream_name) for p in model.deployments[:index]}:
+            yield f"{here}: the same as one before it; give one of them a larger weight"
+
+
+def _prices(place: DeploymentConfig) -> tuple[float | None, ...]:
+    return place.input_usd_per_mtok, place.output_usd_per_mtok, place.cached_input_usd_per_mtok
+
+
+def _server(config: Config, where: str, place: DeploymentConfig) -> Iterator[str]:
+    engines = [engine.name for engine in config.engine]
+    providers = [provider.name for provider in config.provider]
+    if place.provider and place.provider not in providers:
+        yield f"{where}.provider: no provider named {place.provider!r}{suggest(place.provider, providers)}"
+    elif place.engine and place.engine not in [*engines, EMBEDDER]:
+        yield f"{where}.engine: no engine named {place.engine!r}{suggest(place.engine, engines)}"
+
+
+def _tiers(config: Config) -> Iterator[str]:
+    models = {model.name: model for model in config.model}
+    for name, tier in config.tier.items():
+        for model_name in tier.models:
+            model = models.get(model_name)
+            if model is None:
+                yield f"tier.{name}.models: no model named {model_name!r}{suggest(model_name, models)}"
+            elif model.is_glob:
+                yield f"tier.{name}.models: {model_name!r} is a glob; name the models themselves"
+            elif model.kind == "embedding":
+                yield f"tier.{name}.models: {model_name!r} is an embedding model; tiers are for chat"
+    wanted = {"router.default_tier": config.router.default_tier, "router.fallback_tier": config.router.fallback_tier}
+    wanted |= {f"router.rules[{i}].tier": rule.tier for i, rule in enumerate(config.router.rules)}
+    for where, name in wanted.items():
+        if name and name not in config.tier:
+            yield f"{where}: no tier named {name!r}{suggest(name, config.tier)}"
+
+
+def _baseline(config: Config) -> Iterator[str]:
+    models = [model.name for model in config.model]
+    if config.baseline_model and config.baseline_model not in models:
+        yield f"baseline_model: no model named {config.baseline_model!r}{suggest(config.baseline_model, models)}"
