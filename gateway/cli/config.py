@@ -18,11 +18,14 @@ def config_group() -> None:
 def check(path: Path | None, config_path: Path) -> None:
     """Check PATH, or the file that --config names."""
     from gateway.catalog import Catalog
+    from gateway.config import home
     from gateway.config_check import ConfigError
+    from gateway.engine_check import check_engines
 
     path = path or config_path
     try:
         config = load_config(path)
+        notes = check_engines(config, home() / "models")
     except ConfigError as error:
         count = len(error.faults)
         click.echo(f"{path}: {count} {'fault' if count == 1 else 'faults'}", err=True)
@@ -34,6 +37,8 @@ def check(path: Path | None, config_path: Path) -> None:
 
         Router(policy)  # raises PolicyError for tasks that no head knows
     click.echo(f"{path}: fine. {len(config.model)} models, {len(config.tier)} tiers, {len(config.engine)} engines")
+    for note in notes:
+        click.echo(f"note: {note}")
     for provider in config.provider:
         if not provider.usable:
             click.echo(f"note: {provider.api_key_env} is not set: models of provider {provider.name!r} are passed over")

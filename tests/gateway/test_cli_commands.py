@@ -251,6 +251,42 @@ def test_config_check_says_which_providers_have_no_key(tollhouse: Tollhouse) -> 
     assert "NO_SUCH_VARIABLE_HERE is not set" in tollhouse.does("config", "check")
 
 
+def with_engine(tollhouse: Tollhouse, model: object, options: str = "") -> None:
+    tollhouse.config.write_text(f'{CONFIG}[[engine]]\nname = "local"\nmodel = "{model}"\n{options}')
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ("max_model_len = 1", "max_model_len must be at least 2"),
+        ("max_wait_ms = inf", "max_wait_ms must be a time"),
+    ],
+)
+def test_config_check_refuses_an_engine_that_would_not_start(
+    tollhouse: Tollhouse, smollm2_path: Path, options: str, why: str
+) -> None:
+    with_engine(tollhouse, smollm2_path, options)
+    assert f"engine[0] (local): {why}" in tollhouse.fails("config", "check")
+
+
+def test_config_check_refuses_a_model_that_can_not_be_read(tollhouse: Tollhouse) -> None:
+    model = tollhouse.config.with_name("model.gguf")
+    model.write_bytes(b"GGUF")
+    with_engine(tollhouse, model)
+    assert "engine[0] (local): " in tollhouse.fails("config", "check")
+
+
+def test_config_check_says_what_an_engine_will_make_less_of(tollhouse: Tollhouse, smollm2_path: Path) -> None:
+    with_engine(tollhouse, smollm2_path, "max_model_len = 100000\nkv_cache_mb = 64")
+    said = tollhouse.does("config", "check")
+    assert "note: engine[0] (local): max_model_len = 100000 is cut to the model's own context, 8192 tokens" in said
+    assert "note: engine[0] (local): kv_cache_mb = 64 holds" in said
+    with_engine(tollhouse, smollm2_path, "max_model_len = 1000\nkv_cache_mb = 64")
+    assert "note" not in tollhouse.does("config", "check")
+    with_engine(tollhouse, "pypi:no-such-model==1.0")
+    assert "pypi:no-such-model==1.0 is not here yet" in tollhouse.does("config", "check")
+
+
 def test_the_shipped_config_is_fine() -> None:
     result = CliRunner().invoke(cli, ["config", "check", str(ROOT / "config.toml")])
     assert result.exit_code == 0, result.output
