@@ -10,7 +10,9 @@ from collections.abc import Iterable
 from typing import Any, NoReturn
 
 import jinja2
-from jinja2.ext import loopcontrols
+from jinja2 import nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from engine.errors import ModelLoadError, TemplateError
@@ -25,22 +27,33 @@ _FAILURES = (
 
 
 class ChatTemplate:
-    """`bos` and `eos` are the tokens' texts ("" when the model has none).
+    """`bos` and `eos` are the tokens' texts ("" when the model has none). `tool_source`: a template that takes
+    the place of `source` where there are tools, or calls in the conversation.
 
     `special_tokens`, wherever they occur in a message, are guarded so that the tokenizer takes them for plain text.
     Raises ModelLoadError when the template is no Jinja.
     """
 
-    def __init__(self, source: str, bos: str, eos: str, special_tokens: Iterable[str] = ()) -> None:
-        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
+    def __init__(
+        self,
+        source: str,
+        bos: str,
+        eos: str,
+        special_tokens: Iterable[str] = (),
+        tool_source: str | None = None,
+    ) -> None:
+        environment = ImmutableSandboxedEnvironment(
+            trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _GenerationTag]
+        )
         environment.filters["tojson"] = _to_json
         environment.globals["raise_exception"] = _raise_exception
         environment.globals["strftime_now"] = _strftime_now
         try:
             self._template = environment.from_string(source)
+            self._tool_template = environment.from_string(tool_source) if tool_source else None
         except (jinja2.TemplateError, SyntaxError, *_FAILURES) as error:
             raise ModelLoadError(f"the model's chat template is not valid Jinja: {error}") from error
-        self.tool_format = format_for(source)
+        self.tool_format = format_for(tool_source or source)
         self._bos, self._eos = bos, eos
         self._guarded = {token: token[0] + GUARD + token[1:] for token in special_tokens if len(token) > 1}
 
@@ -56,7 +69,10 @@ class ChatTemplate:
         """
         try:
             prepared, prepared_tools = self.tool_format.prepare(messages, tools)
-            return self._template.render(
+            template = self._template
+            if self._tool_template and (tools or any(message.get("tool_calls") for message in messages)):
+                template, prepared_tools = self._tool_template, prepared_tools or []
+            return template.render(
                 messages=self._guard(prepared),
                 tools=self._guard(prepared_tools),
                 add_generation_prompt=add_generation_prompt,
@@ -78,6 +94,19 @@ class ChatTemplate:
         if isinstance(value, dict):
             return {self._guard(key): self._guard(item) for key, item in value.items()}
         return [self._guard(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+class _GenerationTag(Extension):
+    """{% generation %} marks for training what the assistant says, and is nothing here.
+
+    https://huggingface.co/docs/transformers/chat_templating_writing
+    """
+
+    tags = {"generation"}  # noqa: RUF012 (as the base class has it)
+
+    def parse(self, parser: Parser) -> list[nodes.Node]:
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
 def _to_json(value: Any, indent: int | None = None, ensure_ascii: bool = False, **options: Any) -> str:

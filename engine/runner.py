@@ -227,7 +227,9 @@ def _chat_template(checkpoint: Checkpoint) -> ChatTemplate | None:
     text_of = {i: text for text, i in checkpoint.tokenizer.special_tokens.items()}
     bos = text_of.get(checkpoint.tokenizer.bos_id, "") if checkpoint.tokenizer.bos_id is not None else ""
     eos = text_of.get(checkpoint.tokenizer.eos_id, "") if checkpoint.tokenizer.eos_id is not None else ""
-    return ChatTemplate(checkpoint.chat_template, bos, eos, text_of.values())
+    template = ChatTemplate(checkpoint.chat_template, bos, eos, text_of.values(), checkpoint.tool_template)
+    checkpoint.tokenizer.show(template.tool_format.syntax.tokens)
+    return template
 
 
 def _prompt_rows(plan: StepPlan, batch: TokenBatch) -> Iterator[tuple[Request, int, slice]]:

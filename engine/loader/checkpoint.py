@@ -43,10 +43,12 @@ class Checkpoint:
     weights: Weights
     tokenizer: Tokenizer
     chat_template: str | None
+    tool_template: str | None = None  # takes its place where there are tools, or calls in the conversation
 
     def __post_init__(self) -> None:
-        if not isinstance(self.chat_template, str | None):
-            raise ModelLoadError(f"{self.name}: the chat template is {type(self.chat_template).__name__}, not a text")
+        for template in (self.chat_template, self.tool_template):
+            if not isinstance(template, str | None):
+                raise ModelLoadError(f"{self.name}: the chat template is {type(template).__name__}, not a text")
 
 
 def load_checkpoint(path: str, progress: LoadProgress | None = None) -> Checkpoint:

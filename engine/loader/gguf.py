@@ -32,6 +32,7 @@ def load(path: Path, progress: LoadProgress | None = None) -> Checkpoint:
             weights=GGUFWeights(file, config, progress),
             tokenizer=tokenizer_from_gguf(file.metadata),
             chat_template=file.metadata.get("tokenizer.chat_template"),
+            tool_template=file.metadata.get("tokenizer.chat_template.tool_use"),
         )
 
 

@@ -23,7 +23,8 @@ def load(folder: Path, progress: LoadProgress | None = None) -> Checkpoint:
             config=read_config(raw, folder),
             weights=FolderWeights(folder, _quantisation(raw, folder), progress),
             tokenizer=tokenizer_from_folder(folder, _eos_ids(raw, folder), tokenizer_config),
-            chat_template=_chat_template(folder, tokenizer_config),
+            chat_template=_chat_template(folder, tokenizer_config, "default"),
+            tool_template=_chat_template(folder, tokenizer_config, "tool_use"),
         )
 
 
@@ -58,10 +59,12 @@ def _eos_ids(raw: dict[str, Any], folder: Path) -> frozenset[int]:
     return frozenset(found)
 
 
-def _chat_template(folder: Path, tokenizer_config: dict[str, Any]) -> str | None:
-    if (folder / "chat_template.jinja").exists():
-        return (folder / "chat_template.jinja").read_text("utf-8")
+def _chat_template(folder: Path, tokenizer_config: dict[str, Any], name: str) -> str | None:
+    is_default = name == "default"
+    file = folder / ("chat_template.jinja" if is_default else f"additional_chat_templates/{name}.jinja")
+    if file.exists():
+        return file.read_text("utf-8")
     template = tokenizer_config.get("chat_template")
     if isinstance(template, list):  # several, by name
-        template = next((entry["template"] for entry in template if entry.get("name") == "default"), None)
-    return template
+        return next((entry["template"] for entry in template if entry.get("name") == name), None)
+    return template if is_default else None

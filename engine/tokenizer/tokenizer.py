@@ -7,7 +7,7 @@ message that says "<|im_end|>" stays text. Raw prompts are not guarded; whoever 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -67,7 +67,7 @@ class Tokenizer:
                 )
         self._backend = backend
         self._backend.encode_special_tokens = True  # special tokens are cut out by `_special`, not by the backend
-        self._bytes = token_bytes
+        self._bytes = list(token_bytes)
         self._space_prefix = space_prefix
         self.vocab_size = len(token_bytes)
         self.special_tokens = special_tokens
@@ -97,6 +97,13 @@ class Tokenizer:
         """The text of `ids` as a `Detokenizer` gives it, without control tokens and the spaces that `encode` adds."""
         detokenizer = Detokenizer(self.bytes_after)
         return "".join(map(detokenizer.push, ids))
+
+    def show(self, tokens: Iterable[str]) -> None:
+        """Let these control tokens have their own text from now on: in an answer they say where calls begin."""
+        for token in tokens:
+            token_id = self.special_tokens.get(token)
+            if token_id is not None and token_id not in self.eos_ids:
+                self._bytes[token_id] = token.encode()
 
     def save(self, path: Path) -> None:
         """Write a tokenizer.json for other programs; the spaces and control tokens that this class deals with aside."""

@@ -1,29 +1,51 @@
 """A chat format: how a model is told of tools, how it writes calls, and which of the formats a template means."""
 
 import hashlib
+import re
 import secrets
 import string
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.tools.grammar import announced_calls, forced_calls
-from engine.tools.history import with_objects
+from engine.tools.history import Messages, one_call_a_message, system_with_last_user, with_objects
 from engine.tools.parser import ToolCallParser
-from engine.tools.prompting import Messages, Prepare, describe_in_system_message, describe_in_text
-from engine.tools.syntax import HERMES, LLAMA3, MISTRAL, PHI4_MINI, Syntax
+from engine.tools.prompting import (
+    GEMMA_WORDING,
+    HERMES_WORDING,
+    Prepare,
+    describe_in_system_message,
+    describe_in_text,
+)
+from engine.tools.syntax import (
+    GEMMA,
+    HERMES,
+    LLAMA3,
+    MISTRAL,
+    MISTRAL_V11,
+    MISTRAL_V13,
+    PHI4_MINI,
+    QWEN3_CODER,
+    Syntax,
+)
 from engine.tools.types import Tool
 from engine.types import Grammar
 
 _ALPHANUMERIC = string.ascii_letters + string.digits
+_JSON_CALL = re.compile(r"""<tool_call>.{0,40}?\{\\*"name\\*":""", re.DOTALL)
 
 
 @dataclass(slots=True, frozen=True)
 class ToolFormat:
-    """`prepare` gives a template the messages and tools in the shape that it expects."""
+    """`prepare` gives a template the messages and tools in the shape that it expects.
+
+    `has_short_ids`: calls have ids of 9 letters and digits, as Mistral's templates take no other.
+    """
 
     name: str
     syntax: Syntax
     prepare: Prepare
+    has_short_ids: bool = False
 
     def grammar(
         self, tools: Sequence[Tool], *, must_call: bool, most: int | None = None, otherwise: Grammar | None = None
@@ -41,35 +63,56 @@ class ToolFormat:
         return None
 
     def parser(self, tools: Sequence[Tool], most: int | None = None) -> ToolCallParser:
-        return ToolCallParser(self.syntax, frozenset(tool.name for tool in tools), self._new_id, most)
+        return ToolCallParser(self.syntax, tools, self._new_id, most)
 
     def _new_id(self) -> str:
-        if self.syntax is MISTRAL:  # its templates take no other
+        if self.has_short_ids:
             return "".join(secrets.choice(_ALPHANUMERIC) for _ in range(9))
         return "call_" + secrets.token_hex(12)
 
 
 def format_for(template: str) -> ToolFormat:
-    """By what the source of a chat template has in it. One that knows no tools gets them told in plain words."""
+    """By what the source of a chat template has in it. One in no notation known here gets tools told in plain words."""
     if "tools" in template:
-        if "<tool_call>" in template and "<function=" not in template:
+        if "[TOOL_CALLS]" in template:
+            return _mistral(template)
+        if "<tool_call>" in template and "<function=" in template and "<parameter=" in template:
+            return ToolFormat("qwen3-coder", QWEN3_CODER, _as_templates_expect)
+        if _JSON_CALL.search(template):
             return ToolFormat("hermes", HERMES, _as_templates_expect)
-        if "[TOOL_CALLS]" in template and "[ARGS]" not in template:
-            return ToolFormat("mistral", MISTRAL, _with_short_ids)
-        if "<|python_tag|>" in template or '"parameters": dictionary' in template:
-            return ToolFormat("llama3", LLAMA3, _as_templates_expect)
+        if ("<|python_tag|>" in template or '"parameters": dictionary' in template) and "<function=" not in template:
+            return ToolFormat("llama3", LLAMA3, _one_by_one)
         if "<|tool|>" in template and "'tools' in message" in template:
             return ToolFormat("phi4-mini", PHI4_MINI, describe_in_system_message)
+    if "<start_of_turn>" in template:  # its system message, where there is one, goes before the first of the user's
+        return ToolFormat("gemma", GEMMA, describe_in_text(GEMMA_WORDING, has_system_role=False))
     has_system_role = "System role not supported" not in template
-    return ToolFormat("described", HERMES, describe_in_text(has_system_role=has_system_role))
+    return ToolFormat("described", HERMES, describe_in_text(HERMES_WORDING, has_system_role=has_system_role))
+
+
+def _mistral(template: str) -> ToolFormat:
+    if "[ARGS]" not in template:
+        loses_system = "loop.last and system_message is defined" in template
+        return ToolFormat("mistral", MISTRAL, _with_moved_system if loses_system else _with_short_ids, True)
+    if "[CALL_ID]" in template:
+        return ToolFormat("mistral-v11", MISTRAL_V11, _with_short_ids, True)
+    return ToolFormat("mistral-v13", MISTRAL_V13, _with_short_ids, True)
 
 
 def _as_templates_expect(messages: Messages, tools: Messages | None) -> tuple[Messages, Messages | None]:
     return with_objects(messages), tools
 
 
+def _one_by_one(messages: Messages, tools: Messages | None) -> tuple[Messages, Messages | None]:
+    return one_call_a_message(with_objects(messages)), tools
+
+
+def _with_moved_system(messages: Messages, tools: Messages | None) -> tuple[Messages, Messages | None]:
+    return _with_short_ids(system_with_last_user(messages), tools)
+
+
 def _with_short_ids(messages: Messages, tools: Messages | None) -> tuple[Messages, Messages | None]:
-    """Mistral's templates refuse ids that are not 9 letters and digits: others get such a name, always the same."""
+    """Ids that Mistral's templates would refuse get another name, always the same."""
     shortened = []
     for message in with_objects(messages):
         if message.get("tool_call_id"):

@@ -2,10 +2,9 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any
 
 from engine.errors import InvalidRequest
-from engine.json_style import COMPACT, FREE
+from engine.json_style import FREE
 from engine.tools.syntax import Syntax
 from engine.tools.types import Tool
 from engine.types import Grammar
@@ -35,8 +34,8 @@ def _answer_schema(otherwise: Grammar) -> str:
 
 
 def announced_calls(syntax: Syntax, tools: Sequence[Tool], most: int | None) -> Grammar | None:
-    """Free text, but what follows a marker is a call. None for a family whose marker has no text."""
-    if syntax.is_bare:
+    """Free text, but what follows a marker is a call. None for a family that calls without one, too."""
+    if not syntax.is_announced:
         return None
     marker = syntax.markers[0]
     lead = (syntax.begin + syntax.opening).removeprefix(marker)
@@ -54,20 +53,8 @@ def announced_calls(syntax: Syntax, tools: Sequence[Tool], most: int | None) -> 
 def _bodies(syntax: Syntax, tools: Sequence[Tool]) -> list[str]:
     rules = ["body: " + " | ".join(f"tool_{index}" for index in range(len(tools)))]
     for index, tool in enumerate(tools):
-        name = json.dumps(tool.name, ensure_ascii=False)
-        lead = f'{{"name": {name}, "{syntax.arguments_key}": '
-        # A schema of its own for each: its "$ref"s count from its root.
-        schema = json.dumps(_closed(tool.parameters) | {"x-guidance": COMPACT}, ensure_ascii=False)
-        rules.append(f'tool_{index}: {_text(lead)} %json {schema} "}}"')
-    return rules
-
-
-def _closed(parameters: dict[str, Any] | None) -> dict[str, Any]:
-    """The schema, without parameters that it doesn't name: a small model would invent them without end."""
-    schema = parameters or {"properties": {}}
-    if "properties" in schema and not {"allOf", "anyOf", "oneOf", "$ref", "patternProperties"} & schema.keys():
-        schema = {"additionalProperties": False} | schema
-    return schema | {"type": "object"}
+        rules += syntax.notations[0].rules(f"tool_{index}", tool)
+    return list(dict.fromkeys(rules))
 
 
 def _up_to(most: int | None) -> str:

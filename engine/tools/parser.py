@@ -1,21 +1,21 @@
 """Splits an answer into text and calls while it is being written. What only looks like a call is given back as text."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
-from engine.tools.json_reader import CallReader
+from engine.tools.calls.notation import CallReader, Notation
 from engine.tools.syntax import Syntax
-from engine.tools.types import Arguments, CallBegins, Piece, Text
+from engine.tools.types import Arguments, CallBegins, Piece, Text, Tool
 
 
 class ToolCallParser:
-    """`names`: of the functions that there are. `most`: calls beyond so many are dropped."""
+    """`tools`: what there is to call. `most`: calls beyond so many are dropped."""
 
     def __init__(
-        self, syntax: Syntax, names: frozenset[str], new_id: Callable[[], str], most: int | None = None
+        self, syntax: Syntax, tools: Sequence[Tool], new_id: Callable[[], str], most: int | None = None
     ) -> None:
         self._syntax = syntax
-        self._names = names
+        self._tools = {tool.name: tool for tool in tools}
         self._new_id = new_id
         self._most = 1 if syntax.is_single else most
         self.num_calls = 0
@@ -25,6 +25,7 @@ class ToolCallParser:
         self._blank = ""  # blanks that are text only if text follows, or if no call does
         self._has_said = False  # whether there was text since the beginning or the last call
         self._undo = ""  # what was skipped since the last call, in case that no call follows
+        self._is_announced = False  # whether a marker led to where we are
         self._in_list = False
         self._reader: CallReader | None = None
         self._has_begun = False  # whether the reader's call was announced
@@ -42,6 +43,8 @@ class ToolCallParser:
         held = self._buffer
         if self._inside == "calls":
             held = self._undo + (self._reader.raw if self._reader is not None else self._buffer)
+            if self._reader is not None and self._has_begun:
+                self._add_arguments(self._reader.rest())
         if not self.num_calls:
             self._say(held)
             self._pieces += [Text(self._blank)] * bool(self._blank)
@@ -71,72 +74,114 @@ class ToolCallParser:
 
     def _find_calls(self) -> bool:
         if self._syntax.is_bare and not self._has_said and not self.num_calls:
-            begin = self._buffer.lstrip()
-            if not begin or begin == "[":
-                return False
-            if begin[0] == "{" or (begin[0] == "[" and begin[1:].lstrip()[:1] == "{"):
+            begins = self._begins_bare()
+            if begins:
                 self._enter("", self._buffer)
                 return True
-            if begin[0] == "[" and not begin[1:].strip():
+            if begins is None:
                 return False
         found = [(place, marker) for marker in self._syntax.markers if (place := self._buffer.find(marker)) >= 0]
         if found:
             place, marker = min(found)
             self._say(self._buffer[:place])
-            self._enter(marker, self._buffer[place + len(marker) :])
+            rest = self._buffer[place + len(marker) :]
+            if self._notation(marker, self._syntax.notations) is not None:  # it is the call's own beginning
+                marker, rest = "", marker + rest
+            self._enter(marker, rest)
+            self._is_announced = True
             return True
         kept = max(_overlap(self._buffer, marker) for marker in self._syntax.markers)
         said, self._buffer = self._buffer[: len(self._buffer) - kept], self._buffer[len(self._buffer) - kept :]
         self._say(said)
         return False
 
+    def _begins_bare(self) -> bool | None:
+        """Whether the answer begins with a call or a list of calls; None when that is still open."""
+        begin = self._buffer.lstrip()
+        is_list = begin.startswith("[")
+        begin = begin[1:].lstrip() if is_list else begin
+        return self._begins(begin, [each for each in self._syntax.notations if is_list or each.stands_alone])
+
+    def _begins(self, text: str, notations: Sequence[Notation]) -> bool | None:
+        answers = [notation.begins(text, self._tools) for notation in notations]
+        return True if True in answers else None if None in answers else False
+
+    def _notation(self, text: str, notations: Sequence[Notation]) -> Notation | None:
+        return next((notation for notation in notations if notation.begins(text, self._tools)), None)
+
     def _enter(self, marker: str, rest: str) -> None:
         self._inside, self._undo, self._in_list, self._buffer = "calls", marker, False, rest
 
     def _leave(self) -> None:
-        self._inside, self._undo, self._reader = "text", "", None
+        self._inside, self._undo, self._reader, self._is_announced = "text", "", None, False
 
     def _between_calls(self) -> bool:
         """Brackets, commas, blanks; then a call, or the end of them."""
         first, end_marker = self._buffer[0], self._syntax.end_marker
-        if first == "{":
-            self._reader, self._has_begun = CallReader(self._names), False
-            return True
-        if first.isspace() or first in ",;" or (first == "[" and not self._in_list) or (first == "]" and self._in_list):
-            self._in_list = first == "[" or (self._in_list and first != "]")
-            self._undo += first
-            self._buffer = self._buffer[1:]
+        may_follow = self._is_announced or self._in_list
+        notations = [each for each in self._syntax.notations if may_follow or each.stands_alone]
+        if notation := self._notation(self._buffer, notations):
+            self._reader, self._has_begun = notation.reader(self._tools), False
             return True
         if end_marker and self._buffer.startswith(end_marker) and not self._undo.startswith(self._syntax.markers):
             self._buffer = self._buffer[len(end_marker) :]
             self._leave()
             return True
-        if end_marker.startswith(self._buffer):
+        is_marker = any(map(self._buffer.startswith, self._syntax.markers))
+        expected = (*self._syntax.markers, end_marker)
+        if self._begins(self._buffer, notations) is None or (
+            not is_marker and any(text.startswith(self._buffer) for text in expected)
+        ):
             return False
-        if self._undo.startswith(self._syntax.markers):  # announced, but none came
-            self._say(self._undo)
+        if not is_marker and self._skips(first):
+            return True
+        self._say(self._unskipped())
         self._leave()
         return True
+
+    def _skips(self, first: str) -> bool:
+        """Step over what may stand between calls."""
+        if not (
+            first.isspace() or first in ",;" or (first == "[" and not self._in_list) or (first == "]" and self._in_list)
+        ):
+            return False
+        self._undo += first
+        if first == "]" and "[" not in self._undo:  # the end of a list that had calls
+            self._undo = ""
+        self._in_list = first == "[" or (self._in_list and first != "]")
+        self._buffer = self._buffer[1:]
+        return True
+
+    def _unskipped(self) -> str:
+        """What was stepped over, now that no call comes; blanks behind a call are left out."""
+        is_after_call = self.num_calls and not self._undo.startswith(self._syntax.markers)
+        return self._undo.lstrip() if is_after_call else self._undo
 
     def _read_call(self, reader: CallReader) -> bool:
         fragment, self._buffer = reader.read(self._buffer)
         if reader.state == "none":
-            # Only the brace is text for sure: how far the reader got depends on where the stream was cut.
+            # Only the first character is text for sure: how far the reader got depends on where the stream was cut.
             self._buffer = reader.raw[1:] + self._buffer
             self._say(self._undo + reader.raw[0])
             self._leave()
             return True
-        wanted = self._most is None or self.num_calls < self._most + self._has_begun
         if reader.state in ("call", "done") and not self._has_begun:
             self._has_begun, self._undo, self._blank, self._has_said = True, "", "", False
-            if wanted:
-                self._pieces.append(CallBegins(self.num_calls, self._new_id(), reader.name))
             self.num_calls += 1
-        if fragment and wanted:
-            self._pieces.append(Arguments(self.num_calls - 1, fragment))
+            if self._is_wanted:
+                self._pieces.append(CallBegins(self.num_calls - 1, self._new_id(), reader.name))
+        self._add_arguments(fragment)
         if reader.state == "done":
             self._reader = None
         return True
+
+    @property
+    def _is_wanted(self) -> bool:
+        return self._most is None or self.num_calls <= self._most
+
+    def _add_arguments(self, fragment: str) -> None:
+        if fragment and self._is_wanted:
+            self._pieces.append(Arguments(self.num_calls - 1, fragment))
 
     def _say(self, text: str) -> None:
         if not self._has_said and not text.strip():

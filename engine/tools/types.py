@@ -15,11 +15,9 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     strict: bool = False  # its arguments are held to the schema even where the model is free to call or not
 
     def described(self) -> dict[str, Any]:
-        """As chat templates expect it: OpenAI's shape."""
-        function: dict[str, Any] = {"name": self.name}
-        if self.description is not None:
-            function["description"] = self.description
-        function["parameters"] = self.parameters or {"type": "object", "properties": {}}
+        """As chat templates expect it: OpenAI's shape, with nothing left out, which some of them can't bear."""
+        parameters = self.parameters or {"type": "object", "properties": {}}
+        function = {"name": self.name, "description": self.description or "", "parameters": parameters}
         return {"type": "function", "function": function}
 
 

@@ -24,12 +24,13 @@ def test_the_templates_of_the_model_file(smollm2_path: Path) -> None:
 
 def test_what_templates_in_the_wild_use() -> None:
     source = (
-        "{# <tool_call> #}{{ bos_token }}"
+        '{# <tool_call>{"name": #}{{ bos_token }}'
         "{% for m in messages %}{% if m.role == 'tool' %}{% continue %}{% endif %}{{ m.content }}"
         "{{ eos_token }}{% endfor %}{{ tools | tojson }}{{ strftime_now('%Y') | length }}"
+        "{% generation %}.{% endgeneration %}"
     )
     rendered = ChatTemplate(source, "[B]", "[E]").render([*HELLO, {"role": "tool", "content": "x"}], [{"a": "<é>"}])
-    assert rendered == '[B]Hello[E][{"a": "<é>"}]4'
+    assert rendered == '[B]Hello[E][{"a": "<é>"}]4.'
 
 
 @pytest.mark.parametrize(
@@ -67,7 +68,7 @@ def test_a_template_too_deep_for_the_compiler_is_the_models_fault(source: str) -
 
 
 def test_control_tokens_are_guarded_in_keys_too() -> None:
-    template = ChatTemplate("{# <tool_call> #}{{ tools | tojson }}", "", "", ["<|im_end|>"])
+    template = ChatTemplate('{# <tool_call>{"name": #}{{ tools | tojson }}', "", "", ["<|im_end|>"])
     tools = [{"type": "function", "function": {"name": "f", "parameters": {"properties": {"<|im_end|>": {}}}}}]
     rendered = template.render(HELLO, tools)
     assert "<|im_end|>" not in rendered
@@ -87,7 +88,7 @@ def test_a_template_that_knows_no_tools_gets_them_described() -> None:
 
 def test_templates_get_calls_as_objects_and_only_where_there_are_any() -> None:
     source = (
-        "{# tools <tool_call> #}{% for m in messages %}"
+        '{# tools <tool_call>{"name": #}{% for m in messages %}'
         "{% if 'tool_calls' in m %}{{ m.content + m.tool_calls[0].function.name"
         " + (m.tool_calls[0].function.arguments | tojson) }}{% else %}{{ m.role }}{% endif %};{% endfor %}"
     )

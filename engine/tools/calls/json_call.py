@@ -1,8 +1,15 @@
-"""Reads one call, a JSON object, while it is being written. Knows nothing of what stands around it."""
+"""Calls as JSON objects: {"name": ..., "arguments": {...}}."""
 
 import json
 import re
-from typing import Any, Literal
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from engine.tools.calls.json_text import JsonObject, as_json, json_rule, read_json
+from engine.tools.calls.notation import State
+from engine.tools.schemas import closed
+from engine.tools.types import Tool
 
 _NAME_FIRST = re.compile(
     r'\{\s*"name"\s*:\s*"(?P<name>[^"\\]+)"\s*,\s*"(?:arguments|parameters)"\s*:\s*(?=\{)', re.DOTALL
@@ -11,58 +18,35 @@ _FIRST_KEY = re.compile(r'\{\s*(?:"(?P<key>[^"]*)(?P<end>")?)?')
 _FIRST_KEYS = ("name", "arguments", "parameters", "type", "function", "id")
 
 
-class JsonObject:
-    """Finds where an object ends, from its first brace on."""
+@dataclass(slots=True, frozen=True)
+class JsonCall:
+    """Read with "arguments" or "parameters", in any order; written with the name first and then `arguments_key`."""
 
-    def __init__(self) -> None:
-        self._depth = 0
-        self._in_string = False
-        self._escaped = False
+    arguments_key: str = "arguments"
+    stands_alone: bool = True
 
-    def read(self, text: str) -> tuple[str, int | None]:
-        """The next piece of the object, and the place behind its last brace; None when there is more to come.
+    def begins(self, text: str, names: Collection[str]) -> bool | None:
+        return text.startswith("{") if text else None
 
-        Small models write line ends into strings as they are: these come back escaped, as JSON wants them.
-        """
-        written = []
-        for place, character in enumerate(text):
-            written.append(character)
-            if self._in_string:
-                if character < " ":
-                    written[-1] = json.dumps(character)[1:-1]
-                if self._escaped:
-                    self._escaped = False
-                elif character == "\\":
-                    self._escaped = True
-                elif character == '"':
-                    self._in_string = False
-            elif character == '"':
-                self._in_string = True
-            elif character in "{[":
-                self._depth += 1
-            elif character in "}]":
-                self._depth -= 1
-                if self._depth == 0:
-                    return "".join(written), place + 1
-        return "".join(written), None
+    def reader(self, tools: Mapping[str, Tool]) -> "JsonCallReader":
+        return JsonCallReader(tools.keys())
+
+    def rules(self, rule: str, tool: Tool) -> list[str]:
+        lead = f'{{"name": {json.dumps(tool.name)}, "{self.arguments_key}": '
+        # A schema of its own for each: its "$ref"s count from its root.
+        return [f'{rule}: {json.dumps(lead)} {json_rule(closed(tool.parameters))} "}}"']
 
 
-class CallReader:
-    """`names`: of the functions that there are; an object that names no other is no call.
-
-    `state` is "open" while it may become a call, "call" once it is one, "done" at its end, "none" if it is no call.
-    """
-
-    def __init__(self, names: frozenset[str]) -> None:
+class JsonCallReader:
+    def __init__(self, names: Collection[str]) -> None:
         self._names = names
         self._whole = JsonObject()
         self._arguments: JsonObject | None = None
-        self.state: Literal["open", "call", "done", "none"] = "open"
-        self.raw = ""  # all that was read
+        self.state: State = "open"
+        self.raw = ""
         self.name = ""
 
     def read(self, text: str) -> tuple[str, str]:
-        """The next piece of the object: what it has of the arguments, and what stands behind the object."""
         _, end = self._whole.read(text)
         piece, rest = (text, "") if end is None else (text[:end], text[end:])
         self.raw += piece
@@ -72,6 +56,9 @@ class CallReader:
         elif self.state == "open" and not _may_be_a_call(self.raw):
             self.state = "none"
         return fragment, rest
+
+    def rest(self) -> str:
+        return ""
 
     def _fragment(self, piece: str) -> str:
         """What `piece` has of the arguments, once the object has said whose they are."""
@@ -98,7 +85,7 @@ class CallReader:
             self.state = "none"
             return ""
         self.state, self.name = "done", name
-        return json.dumps(arguments, ensure_ascii=False)
+        return as_json(arguments)
 
 
 def _may_be_a_call(raw: str) -> bool:
@@ -113,15 +100,15 @@ def _may_be_a_call(raw: str) -> bool:
 def _call(raw: str) -> tuple[Any, Any]:
     """Name and arguments, wherever in the object they are."""
     try:
-        call = json.loads(raw, strict=False)  # see JsonObject.read
-    except (ValueError, RecursionError):
+        call = read_json(raw)
+    except ValueError:
         return None, None
     if isinstance(inner := call.get("function"), dict):
         call = inner
     arguments = call.get("arguments", call.get("parameters"))
     if isinstance(arguments, str):
         try:
-            arguments = json.loads(arguments, strict=False)
-        except (ValueError, RecursionError):
+            arguments = read_json(arguments)
+        except ValueError:
             return None, None
     return call.get("name"), arguments
