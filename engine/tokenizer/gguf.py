@@ -3,6 +3,8 @@
 Keys: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md#tokenizer.
 """
 
+import logging
+import re
 from typing import Any
 
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
@@ -13,8 +15,10 @@ from engine.tokenizer.pre_tokenisers import PRE_TOKENISERS, PreTokeniser
 from engine.tokenizer.tokenizer import SpacePrefix, Tokenizer
 from engine.tokenizer.vocabulary import END_TOKENS, byte_level_bytes, sentencepiece_bytes
 
+log = logging.getLogger(__name__)
 REMEDY = "the file is damaged: download it again"
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _BYTE = 1, 2, 3, 4, 6  # token types
+_PHI3_KEEPS_SPACE = ("<unk>", "<s>", "<|endoftext|>")
 _END_KEYS = ("eos_token_id", "eot_token_id", "eom_token_id")
 
 
@@ -49,6 +53,10 @@ class _Vocabulary:
 
     def tokenizer(self) -> Tokenizer:
         kind, pre = self._get("model"), self._get("pre", "default")
+        if kind == "gpt2" and pre == "default":
+            log.warning(
+                "the file does not say how to cut words (tokenizer.ggml.pre): answers may suffer; convert it anew"
+            )
         if kind == "llama":
             backend, prefix, add_bos = self._scored_bpe(), self._get("add_space_prefix", True), True
             token_bytes = sentencepiece_bytes(self._tokens, self._special)
@@ -73,7 +81,18 @@ class _Vocabulary:
             eos_ids=frozenset(ends),
             add_bos=bool(self._get("add_bos_token", add_bos)),
             space_prefix=SpacePrefix("every", doubled=True) if prefix else SpacePrefix(),
+            special_patterns=self._special_patterns(),
         )
+
+    def _special_patterns(self) -> dict[str, str]:
+        """Phi-3's control tokens swallow the white space after them, and GGUF has no word for it (nor for lstrip).
+
+        llama.cpp knows them by the model's name, which anybody may change; here it is the architecture and vocabulary.
+        """
+        if self._metadata.get("general.architecture") != "phi3" or self._get("model") != "llama":
+            return {}
+        swallowing = {self._tokens[i] for i in self._special} - {*_PHI3_KEEPS_SPACE, ""}
+        return {token: re.escape(token) + r"\s*" for token in swallowing}
 
     def _byte_level_bpe(self, rule: PreTokeniser) -> Backend:
         merges = self._strings("merges")

@@ -25,6 +25,7 @@ _DEEPSEEK_V3 = (
     + _SPACES,
 )
 _DIGITS = (r"\p{N}", _GPT2)
+_DEFAULT = (r"[\p{P}\$\+<=>\^~\|]+", _GPT2, r"\p{N}+", "[0-9]{3}")  # llama.cpp's, of no model: for files that name none
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,8 @@ class PreTokeniser:
 _LLAMA3_RULE = PreTokeniser((_LLAMA3,), ignore_merges=True, add_bos=True)
 
 PRE_TOKENISERS = {
-    **dict.fromkeys(("default", "gpt-2", "phi-2", "mpt", "olmo", "jais"), PreTokeniser((_GPT2,))),
+    "default": PreTokeniser(_DEFAULT),
+    **dict.fromkeys(("gpt-2", "phi-2", "mpt", "olmo", "jais"), PreTokeniser((_GPT2,))),
     **dict.fromkeys(
         ("smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"), PreTokeniser(_DIGITS)
     ),

@@ -88,6 +88,43 @@ def test_turn_markers_are_control_tokens_even_where_a_file_calls_them_user_defin
     assert end not in tokenizer.encode(f"a<{GUARD}end_of_turn>")
 
 
+def phi3(architecture: str = "phi3") -> Tokenizer:
+    """The Llama vocabulary with some of Phi-3's control tokens."""
+    known, added = REFERENCE["llama"], ["<|endoftext|>", "<|assistant|>", "<|end|>", "<|user|>"]
+    values = metadata(
+        "llama", tokens=known["tokens"] + added, scores=known["scores"] + [0.0] * 4,
+        token_type=known["token_types"] + [3] * 4,
+    )  # fmt: skip
+    return tokenizer_from_gguf(values | {"general.architecture": architecture})
+
+
+@pytest.mark.parametrize(
+    ("text", "same_as"),
+    [
+        ("<|user|>\n the<|end|>\n<|assistant|>\n", "<|user|>the<|end|><|assistant|>"),
+        ("<|user|> \t\n\nthe", "<|user|>the"),
+        ("</s> the", "</s>the"),
+    ],
+)
+def test_phi3_s_control_tokens_swallow_the_white_space_after_them(text: str, same_as: str) -> None:
+    other = phi3("llama")
+    assert phi3().encode(text) == phi3().encode(same_as) == other.encode(same_as)
+    assert other.encode(text) != other.encode(same_as)
+
+
+@pytest.mark.parametrize("text", ["the \n<|user|>", "<s>\nthe", "<|endoftext|> the", "<unk> the"])
+def test_but_not_what_stands_before_them_and_three_swallow_nothing(text: str) -> None:
+    """As in the model's tokenizer.json and in llama.cpp."""
+    assert phi3().encode(text) == phi3("llama").encode(text)
+
+
+def test_a_file_that_does_not_say_how_to_cut_words_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    byte_level("qwen2")
+    assert not caplog.records
+    byte_level("default")
+    assert "tokenizer.ggml.pre" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -97,6 +134,8 @@ def test_turn_markers_are_control_tokens_even_where_a_file_calls_them_user_defin
         ({"token_type": "x"}, "token_type has 1 entries"),
         ({"model": "bert"}, "'bert' .* safetensors folder"),
         ({"model": "gpt2", "pre": "qwen2"}, "merges is missing"),
+        ({"model": "gpt2", "pre": "of-tomorrow"}, "pre-tokeniser 'of-tomorrow'.* 'qwen2'.* are supported"),
+        ({"model": "gpt2", "pre": 5}, "pre-tokeniser 5"),
     ],
 )
 def test_unusable_vocabularies_are_refused(changes: dict[str, Any], message: str) -> None:
@@ -106,6 +145,7 @@ def test_unusable_vocabularies_are_refused(changes: dict[str, Any], message: str
 
 TEXT = "It'S 12345 helloWorld ($x)!\n\n  \u6f22\u5b57"
 WORDS = {  # of TEXT, by each rule's published pattern
+    "default": ["It", "'", "S", " ", "123", "45", " helloWorld", " ", "($", "x", ")!", "\n\n ", " \u6f22\u5b57"],
     "gpt-2": ["It", "'", "S", " 12345", " helloWorld", " ($", "x", ")!", "\n\n ", " \u6f22\u5b57"],
     "smollm": ["It", "'", "S", " ", *"12345", " helloWorld", " ($", "x", ")!", "\n\n ", " \u6f22\u5b57"],
     "llama-bpe": ["It", "'S", " ", "123", "45", " helloWorld", " ($", "x", ")!\n\n", " ", " \u6f22\u5b57"],
