@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -21,17 +22,23 @@ from gateway.loading_bar import loading_bars
 from gateway.models.needs import needs_embedder
 from gateway.models.sources import resolve
 from gateway.responses.responses import Responses
+from gateway.store.budgets import select_spending
 from gateway.store.database import Database
 from gateway.store.url import sqlite_url
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.parts import cache_metrics, engine_metrics, ledger_metrics
 from gateway.tenants.admin_key import admin_key
+from gateway.tenants.alerts import Alerts
 from gateway.tenants.auth import Authenticator
+from gateway.tenants.budget_book import BudgetBook
 from gateway.tenants.erasures import Erasures
 from gateway.tenants.gatekeeper import Proxies
 from gateway.tenants.limits import Limiter
+from gateway.tenants.outbox import Outbox
+from gateway.tenants.spending import LedgerBooks, Spending
 from gateway.tenants.types import Limits
 from gateway.upstream.backends import Backends, Providers
+from gateway.upstream.webhook import WebhookClient
 from routing.errors import HeadMismatch, RoutingError
 from routing.heads import Heads, load, load_shipped
 from routing.router import Router
@@ -60,11 +67,9 @@ async def open_house(config: Config, stack: AsyncExitStack) -> House:
     authenticator = Authenticator(database, Proxies(config.server.trusted_proxies))
     stack.push_async_callback(authenticator.aclose)
     await authenticator.start()
-    try:
-        limiter = Limiter(_limits(config.limits), config.store.redis_url)
-    except ValueError as error:
-        raise ConfigError([str(error)]) from error
-    stack.push_async_callback(limiter.aclose)
+    outbox = Outbox(database, _webhooks(config), config.webhooks.url)
+    stack.push_async_callback(outbox.aclose)
+    limiter = await _open_limiter(config, database, ledger, outbox, stack)
     backends = await _open_backends(config, state / "models", stack)
     cache = await _open_cache(config, backends.embedder, stack)
     erasures = Erasures(database, cache)
@@ -76,6 +81,7 @@ async def open_house(config: Config, stack: AsyncExitStack) -> House:
         database=database,
         authenticator=authenticator,
         limiter=limiter,
+        outbox=outbox,
         prices=prices,
         ledger=ledger,
         bookkeeper=Bookkeeper(ledger, prices, metrics, config.baseline_model, frozenset(backends.local)),
@@ -87,6 +93,7 @@ async def open_house(config: Config, stack: AsyncExitStack) -> House:
         snapshot=_snapshot(config, backends, providers),
     )
     backends.adopt(providers)
+    outbox.start()
     _say_who_is_missing(config)
     return house
 
@@ -104,10 +111,45 @@ async def apply(house: House, config: Config) -> None:
         house.cache.reconfigure(old)
         raise
     house.backends.adopt(providers)
-    house.limiter.set_defaults(_limits(config.limits))
+    house.limiter.set_defaults(_limits(config.limits), config.limits.when_redis_is_away)
+    await house.outbox.reconfigure(_webhooks(config), config.webhooks.url)
     house.bookkeeper.baseline_model = config.baseline_model
     house.snapshot = snapshot
     _say_who_is_missing(config)
+
+
+async def _open_limiter(
+    config: Config, database: Database, ledger: Ledger, outbox: Outbox, stack: AsyncExitStack
+) -> Limiter:
+    """With what the ledger knows of spending behind it, and every change of a budget."""
+    spending = Spending(LedgerBooks(ledger.drain, partial(select_spending, database)))
+    try:
+        limiter = Limiter(
+            _limits(config.limits),
+            config.store.redis_url,
+            spending=spending,
+            watch=Alerts(outbox.put),
+            when_redis_is_away=config.limits.when_redis_is_away,
+        )
+    except ValueError as error:
+        raise ConfigError([str(error)]) from error
+    stack.push_async_callback(limiter.aclose)
+    budgets = BudgetBook(database, limiter.set_budgets)
+    stack.push_async_callback(budgets.aclose)
+    await budgets.start()
+    return limiter
+
+
+def _webhooks(config: Config) -> WebhookClient | None:
+    """None without a secret: a message that nobody could trust is not sent."""
+    section = config.webhooks
+    if not section.secret:
+        if section.url:
+            log.warning("%s is not set: budgets' warnings are not sent to %s", section.secret_env, section.url)
+        return None
+    return WebhookClient(
+        section.secret, allow_private=config.security.allow_private_webhooks, timeout_s=section.timeout_s
+    )
 
 
 def _check_admin_key() -> None:

@@ -58,6 +58,23 @@ class LimitsConfig(_Section, frozen=True):
     requests_per_minute: Count = 0
     tokens_per_minute: Count = 0
     concurrent_requests: Count = 0
+    when_redis_is_away: Literal["local", "refuse"] = "local"
+
+
+class WebhooksConfig(_Section, frozen=True):
+    """Where budgets that name no webhook of their own tell of their warnings."""
+
+    url: Annotated[str, Meta(pattern=r"^$|^https?://")] = ""
+    secret_env: Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] = "TOLLHOUSE_WEBHOOK_SECRET"
+    timeout_s: Positive = 10.0
+
+    @property
+    def secret(self) -> str:
+        return os.environ.get(self.secret_env, "")
+
+
+class SecurityConfig(_Section, frozen=True):
+    allow_private_webhooks: bool = False
 
 
 class EmbeddingConfig(_Section, frozen=True):
@@ -194,6 +211,8 @@ class Config(_Section, frozen=True):
     server: ServerConfig = ServerConfig()
     store: StoreConfig = StoreConfig()
     limits: LimitsConfig = LimitsConfig()
+    webhooks: WebhooksConfig = WebhooksConfig()
+    security: SecurityConfig = SecurityConfig()
     embedding: EmbeddingConfig = EmbeddingConfig()
     cache: CacheConfig = CacheConfig()
     router: RouterConfig = RouterConfig()

@@ -1,14 +1,23 @@
 """Whether the names in a config that point at each other meet."""
 
+import ipaddress
 from collections.abc import Iterator
 
 from gateway.config import AUTO, EMBEDDER, Config, DeploymentConfig, ModelConfig
 from gateway.config_check import ConfigError, suggest
+from gateway.upstream.address_guard import ForbiddenAddress, Guard, check_url
 
 
 def check_references(config: Config) -> None:
     """Raises ConfigError with every fault found."""
-    faults = [*_names(config), *_models(config), *_tiers(config), *_baseline(config)]
+    faults = [
+        *_names(config),
+        *_models(config),
+        *_tiers(config),
+        *_baseline(config),
+        *_proxies(config),
+        *_addresses(config),
+    ]
     if faults:
         raise ConfigError(faults)
 
@@ -96,3 +105,26 @@ def _baseline(config: Config) -> Iterator[str]:
     models = [model.name for model in config.model]
     if config.baseline_model and config.baseline_model not in models:
         yield f"baseline_model: no model named {config.baseline_model!r}{suggest(config.baseline_model, models)}"
+
+
+def _addresses(config: Config) -> Iterator[str]:
+    """What can be said before a name is resolved; the rest is checked whenever a connection is made."""
+    guard: Guard = "not-metadata" if config.security.allow_private_webhooks else "public"
+    urls: list[tuple[str, str, Guard]] = [
+        (f"provider[{index}] ({provider.name}).base_url", provider.base_url, "not-metadata")
+        for index, provider in enumerate(config.provider)
+    ]
+    for where, url, allowed in [*urls, ("webhooks.url", config.webhooks.url, guard)]:
+        try:
+            if url:
+                check_url(url, allowed)
+        except ForbiddenAddress as error:
+            yield f"{where}: {error}"
+
+
+def _proxies(config: Config) -> Iterator[str]:
+    for index, text in enumerate(config.server.trusted_proxies):
+        try:
+            ipaddress.ip_network(text)
+        except ValueError as error:
+            yield f"server.trusted_proxies[{index}]: {text!r} is no range such as 10.0.0.0/8 ({error})"

@@ -18,11 +18,13 @@ def least_prompt_tokens(inference: Inference) -> int:
     return len(inference.raw) // MAX_BYTES_PER_TOKEN
 
 
-def worst_case_tokens(inference: Inference, longest_answer: int) -> int:
-    """What a request may use at most: its prompt, and as many answers of full length as it asks for."""
+def worst_case(inference: Inference, longest_answer: int) -> Usage:
+    """What a request may use at most: its prompt, and as many answers of full length as it has made."""
+    prompt = prompt_tokens(inference)
     if inference.endpoint == "embeddings":
-        return prompt_tokens(inference)
-    return prompt_tokens(inference) + inference.num_choices * longest_answer
+        return Usage(prompt_tokens=prompt, estimated=True)
+    num_answers = inference.num_choices // inference.n * max(inference.n, inference.best_of or 1)
+    return Usage(prompt_tokens=prompt, completion_tokens=num_answers * longest_answer, estimated=True)
 
 
 def usage_so_far(inference: Inference, num_deltas: int) -> Usage:

@@ -14,6 +14,7 @@ from gateway.store.database import Database
 from gateway.telemetry.metrics import Metrics
 from gateway.tenants.auth import Authenticator
 from gateway.tenants.limits import Limiter
+from gateway.tenants.outbox import Outbox
 from gateway.tenants.types import Scope
 from gateway.upstream.backends import Backends
 from routing.router import Router
@@ -57,6 +58,7 @@ class House:
     database: Database
     authenticator: Authenticator
     limiter: Limiter
+    outbox: Outbox
     prices: PriceBook
     ledger: Ledger
     bookkeeper: Bookkeeper

@@ -61,6 +61,11 @@ class Passage:
         return sum(attempt.usage.total_tokens for attempt in self.attempts)
 
     @property
+    def cost_nanousd(self) -> int:
+        """Of all calls together: what counts against budgets."""
+        return sum(attempt.cost_nanousd for attempt in self.attempts)
+
+    @property
     def answer_id(self) -> str:
         """The `id` of an answer that we make ourselves."""
         return f"{'chatcmpl' if self.inference.endpoint == 'chat.completions' else 'cmpl'}-{self.id}"

@@ -14,7 +14,7 @@ from gateway.answer import EVENT_STREAM, JSON, Answer, Headers, StreamAnswer, en
 from gateway.bookkeeping import Observer
 from gateway.departure import Departure
 from gateway.errors import ApiError, ClientClosedRequest, InternalError, UpstreamError
-from gateway.estimates import usage_of_unreported, worst_case_tokens
+from gateway.estimates import usage_of_unreported, worst_case
 from gateway.headers import describe, settle_up, settle_up_comment
 from gateway.house import House, Snapshot
 from gateway.ledger.records import Status
@@ -64,7 +64,7 @@ class Pipeline:
             headers=tuple((name, value) for name in FORWARDED if (value := header(name)) is not None),
         )
         passage.voice = dialect.voice(inference, passage.id)
-        passage.ticket = await house.limiter.admit(principal)
+        passage.ticket = await house.limiter.admit(principal, passage.id, passage.started_at)
         if (header("x-tollhouse-dry-run") or "").lower() in YES:
             return await self._dry_run(passage, snapshot)
         try:
@@ -87,12 +87,20 @@ class Pipeline:
         if (stored := passage.lookup.answer) is not None and (body := self._replayable(passage, stored)) is not None:
             return await self._replay(passage, body)
         passage.decision = decided or await choose(passage, house, snapshot)
-        await passage.ticket.reserve(worst_case_tokens(passage.inference, longest_answer(passage, snapshot)))
+        await self._reserve(passage, snapshot)
         async with Departure(receive):
             served = await self._attempt(passage, snapshot)
         if served.is_stream:
             return StreamAnswer(Relay(passage, served, house), describe(passage))
         return await self._whole(passage, served)
+
+    async def _reserve(self, passage: Passage, snapshot: Snapshot) -> None:
+        """The tokens and the dollars of the worst case, at the dearest of the models that may serve."""
+        assert passage.decision is not None
+        ticket, usage = passage.ticket, worst_case(passage.inference, longest_answer(passage, snapshot))
+        models = passage.decision.candidates
+        cost = self._house.prices.dearest_nanousd(models, usage) if ticket.counts_dollars else 0
+        await ticket.reserve(usage.total_tokens, cost)
 
     async def _dry_run(self, passage: Passage, snapshot: Snapshot) -> Answer:
         """The decision alone: no model is called, nothing is cached or charged."""
@@ -139,7 +147,7 @@ class Pipeline:
             record = bookkeeper.settle(
                 passage, status="error", http_status=reply.status, error_code=f"http_{reply.status}"
             )
-        await passage.ticket.settle(passage.tokens_used)
+        await passage.ticket.settle(passage.tokens_used, passage.cost_nanousd)
         return _as_wanted(passage, reply, body, [*describe(passage), *settle_up(record)])
 
     def _replayable(self, passage: Passage, stored: StoredAnswer) -> bytes | None:
@@ -168,7 +176,7 @@ class Pipeline:
     async def _refuse(self, passage: Passage, error: ApiError) -> Answer:
         status: Status = "cancelled" if isinstance(error, ClientClosedRequest) else "error"
         record = self._house.bookkeeper.settle(passage, status=status, http_status=error.status, error_code=error.name)
-        await passage.ticket.settle(passage.tokens_used)
+        await passage.ticket.settle(passage.tokens_used, passage.cost_nanousd)
         headers = [*describe(passage), *settle_up(record)]
         return error_answer(error, headers, encode=passage.voice.error)
 

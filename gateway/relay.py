@@ -73,7 +73,7 @@ class Relay:
         try:
             await self._served.reply.aclose()
         finally:
-            await self._passage.ticket.settle(self._passage.tokens_used)
+            await self._passage.ticket.settle(self._passage.tokens_used, self._passage.cost_nanousd)
 
     async def _payloads(self) -> AsyncIterator[list[bytes]]:
         """What `attempts.run` had to read already, then the rest. [DONE] is held back: the books come first."""

@@ -90,6 +90,11 @@ class PriceBook:
             model = own
         return self.price(model, at).cost_nanousd(usage)
 
+    def dearest_nanousd(self, models: Sequence[str], usage: Usage) -> int:
+        """The most that it costs at any of these models, wherever they run."""
+        places = [place for place in self._places if place.startswith(tuple(f"{model}@" for model in models))]
+        return max(self.price(name).cost_nanousd(usage) for name in (*models, *places))
+
     async def _seed(self, models: Sequence[ModelConfig]) -> None:
         self._config_order = [model.name for model in models]
         of_models = [(model.name, _amounts(model)) for model in models]

@@ -31,6 +31,7 @@ budget_alerts = Table(  # a mark that a budget came to in a period; the row is w
     Column("mark", Integer, nullable=False),  # percent of the amount; 0: a request was refused
     Column("spent_nanousd", BigInteger, nullable=False),
     Column("reached_at", UtcDateTime, nullable=False),
+    Column("claimed_at", UtcDateTime, nullable=False),  # by the gateway that tells it
     Column("delivered_at", UtcDateTime),  # null: no webhook has taken it (yet)
     UniqueConstraint("budget_id", "period", "mark"),
 )

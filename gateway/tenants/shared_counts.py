@@ -12,10 +12,19 @@ from typing import Any, cast
 from gateway.ids import new_id
 from gateway.tenants import redis_scripts as scripts
 from gateway.tenants.local_counts import OLD_S
-from gateway.tenants.periods import PERIODS, Period, period_at
+from gateway.tenants.periods import period_at
+from gateway.tenants.redis_keys import (
+    bucket_key,
+    dollars_field,
+    held_by,
+    lease_keys,
+    slot_field,
+    spending_keys,
+    spent_key,
+)
 from gateway.tenants.redis_link import RedisAway, RedisLink
 from gateway.tenants.tally import Balance, Claim, Standing, Tally, Unseeded, What
-from gateway.tenants.terms import Allowance, Quota, Terms
+from gateway.tenants.terms import Quota, Terms
 
 __all__ = ["RedisAway", "SharedCounts"]
 _BATCH = 500  # leases renewed in one call
@@ -67,9 +76,13 @@ class SharedCounts:
         periods = [period_at(each.period, claim.at) for each in allowances]
         arguments: list[Any] = [claim.id, give_back, cost_nanousd, len(allowances)]
         for each, period in zip(allowances, periods, strict=True):
-            arguments += [_SPENT[each.period], each.owner.id, _dollars(each, period)]
+            arguments += [_SPENT[each.period], each.owner.id, dollars_field(each, period)]
         arguments += [quota.amount for quota in terms.tokens]
-        keys = [*_leases(terms), *_spending(terms, claim.at), *(_bucket(terms, "tokens", q) for q in terms.tokens)]
+        keys = [
+            *lease_keys(terms),
+            *spending_keys(terms, claim.at),
+            *(bucket_key(terms, "tokens", q) for q in terms.tokens),
+        ]
         *found, day, month = await self._link.run(scripts.SETTLE, keys, arguments)
         if allowances:
             self._note_epochs(claim, (day, month))
@@ -90,7 +103,7 @@ class SharedCounts:
         for balance in balances:
             arguments += [1 + periods.index(balance.period), balance.allowance.owner.id, balance.spent]
         arguments += [int((period.end + OLD_S) * 1000) for period in periods]
-        keys = [_spent_key(tenant_id, period) for period in periods]
+        keys = [spent_key(tenant_id, period) for period in periods]
         found = await self._link.run(scripts.RAISE, keys, arguments)
         return tuple(
             Balance(balance.allowance, balance.period, int(spent))
@@ -111,16 +124,16 @@ class SharedCounts:
         for claims in by_tenant.values():
             for start in range(0, len(claims), _BATCH):
                 held = [claim for claim in claims[start : start + _BATCH] if claim.id in self._leases]
-                arguments = [part for claim in held for part in (claim.id, _held_by(claim))]
+                arguments = [part for claim in held for part in (claim.id, held_by(claim))]
                 with suppress(RedisAway):  # tried again next time
-                    await self._link.run(scripts.RENEW, _leases(claims[0].terms), [self._lease_ms, *arguments])
+                    await self._link.run(scripts.RENEW, lease_keys(claims[0].terms), [self._lease_ms, *arguments])
 
     async def _admit(self, claim: Claim) -> Tally:
         terms, num_slots = claim.terms, len(claim.terms.slots)
-        keys = [*_leases(terms), *(_bucket(terms, "requests", quota) for quota in terms.requests)]
-        fields = " ".join(f"{_slot(quota)}=1" for quota in terms.slots)
+        keys = [*lease_keys(terms), *(bucket_key(terms, "requests", quota) for quota in terms.requests)]
+        fields = " ".join(f"{slot_field(quota)}=1" for quota in terms.slots)
         arguments: list[Any] = [claim.id, self._lease_ms, fields, num_slots]
-        arguments += [part for quota in terms.slots for part in (_slot(quota), quota.amount)]
+        arguments += [part for quota in terms.slots for part in (slot_field(quota), quota.amount)]
         arguments += [quota.amount for quota in terms.requests]
         refused, *found = await self._link.run(scripts.ADMIT, keys, arguments)
         if 0 < refused <= num_slots:
@@ -138,13 +151,17 @@ class SharedCounts:
         terms = claim.terms
         buckets = terms.tokens if tokens else ()
         allowances = [(each, period_at(each.period, claim.at)) for each in (terms.allowances if cost_nanousd else ())]
-        fields = " ".join(f"{_dollars(each, period)}={cost_nanousd}" for each, period in allowances)
+        fields = " ".join(f"{dollars_field(each, period)}={cost_nanousd}" for each, period in allowances)
         arguments: list[Any] = [claim.id, self._lease_ms, fields, tokens, cost_nanousd, len(allowances)]
         for each, period in allowances:
             hard = each.hard.amount_nanousd if each.hard is not None else -1
-            arguments += [_SPENT[each.period], each.owner.id, _dollars(each, period), hard]
+            arguments += [_SPENT[each.period], each.owner.id, dollars_field(each, period), hard]
         arguments += [quota.amount for quota in buckets]
-        keys = [*_leases(terms), *_spending(terms, claim.at), *(_bucket(terms, "tokens", each) for each in buckets)]
+        keys = [
+            *lease_keys(terms),
+            *spending_keys(terms, claim.at),
+            *(bucket_key(terms, "tokens", each) for each in buckets),
+        ]
         refused, *found, day, month = await self._link.run(scripts.RESERVE, keys, arguments)
         self._note_epochs(claim, (day, month))
         counted = found[len(buckets) :]
@@ -168,7 +185,7 @@ class SharedCounts:
             await self.settle(claim, 0, 0)
 
     def _note_epochs(self, claim: Claim, found: tuple[str, ...]) -> None:
-        for key, epoch in zip(_spending(claim.terms, claim.at), found, strict=True):
+        for key, epoch in zip(spending_keys(claim.terms, claim.at), found, strict=True):
             if not epoch:
                 continue
             known = self._epochs.pop(key, epoch)  # and back to the end: the oldest periods leave first
@@ -195,39 +212,3 @@ def _standings(
 ) -> tuple[Standing, ...]:
     pairs = [(quota, float(each)) for quota, each in zip(quotas, left, strict=False)]
     return tuple(Standing(what, quota, taken or each >= wanted, each, wanted) for quota, each in pairs)
-
-
-def _held_by(claim: Claim) -> str:
-    fields = [f"{_slot(quota)}=1" for quota in claim.terms.slots] if claim.slots else []
-    if claim.cost_nanousd:
-        for each in claim.terms.allowances:
-            fields.append(f"{_dollars(each, period_at(each.period, claim.at))}={claim.cost_nanousd}")
-    return " ".join(fields)
-
-
-def _slot(quota: Quota) -> str:
-    return f"slot:{quota.owner.id}"
-
-
-def _dollars(allowance: Allowance, period: Period) -> str:
-    return f"usd:{allowance.owner.id}:{period.label}"
-
-
-def _key(tenant_id: str, what: str) -> str:
-    return f"tollhouse:limits:{{{tenant_id}}}:{what}"  # the braces keep a tenant on one node of a cluster
-
-
-def _leases(terms: Terms) -> list[str]:
-    return [_key(terms.tenant_id, what) for what in ("leases", "held", "totals")]
-
-
-def _spent_key(tenant_id: str, period: Period) -> str:
-    return _key(tenant_id, f"spent:{period.label}")
-
-
-def _spending(terms: Terms, at: float) -> list[str]:
-    return [_spent_key(terms.tenant_id, period_at(kind, at)) for kind in PERIODS]
-
-
-def _bucket(terms: Terms, what: What, quota: Quota) -> str:
-    return _key(terms.tenant_id, f"{what}:{quota.owner.id}")

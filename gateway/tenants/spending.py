@@ -11,28 +11,17 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Protocol
 
-import msgspec
-
 from gateway.store.errors import StoreError
 from gateway.tenants.periods import Period, period_at
 from gateway.tenants.redis_link import RedisAway
 from gateway.tenants.refusals import CountsAway
 from gateway.tenants.tally import Balance, Counts
-from gateway.tenants.terms import Allowance, Owner, Terms
+from gateway.tenants.terms import Allowance, KeySpending, Terms
 
 log = logging.getLogger("tollhouse.budgets")
 _DAY_S = 86_400
 _PATIENCE_S = 5.0  # a request waits no longer for the ledger's sum
 _RETRY_S = 1.0
-
-
-class KeySpending(msgspec.Struct, frozen=True):
-    key_id: str
-    team_id: str | None
-    nanousd: int
-
-    def is_of(self, owner: Owner) -> bool:
-        return owner.kind == "tenant" or owner.id == (self.key_id if owner.kind == "key" else self.team_id)
 
 
 class Books(Protocol):

@@ -38,6 +38,17 @@ class Allowance(msgspec.Struct, frozen=True):
         return next((budget for budget in self.budgets if budget.hard), None)
 
 
+class KeySpending(msgspec.Struct, frozen=True):
+    """What one key spent in a period, as the ledger has it."""
+
+    key_id: str
+    team_id: str | None
+    nanousd: int
+
+    def is_of(self, owner: Owner) -> bool:
+        return owner.kind == "tenant" or owner.id == (self.key_id if owner.kind == "key" else self.team_id)
+
+
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """False where nothing is limited."""
 

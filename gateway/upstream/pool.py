@@ -6,6 +6,7 @@ from collections import deque
 
 import httpx
 
+from gateway.upstream.address_guard import Guard, resolve
 from gateway.upstream.connection import MAX_HEAD_BYTES, Connection
 
 
@@ -20,6 +21,7 @@ class Pool:
         max_idle: int,
         idle_s: float,
         max_head_bytes: int = MAX_HEAD_BYTES,
+        guard: Guard = "not-metadata",
     ) -> None:
         self.num_connections = 0  # open or being opened
         self._host = host
@@ -29,6 +31,7 @@ class Pool:
         self._max_idle = max_idle
         self._idle_s = idle_s
         self._max_head_bytes = max_head_bytes
+        self._guard: Guard = guard
         self._connections: set[Connection] = set()
         self._idle: deque[Connection] = deque()  # the most recently used at the right
         self._waiters: deque[asyncio.Future[Connection | None]] = deque()  # None: a place is free
@@ -101,16 +104,9 @@ class Pool:
 
     async def _connect(self, connect_s: float | None) -> Connection:
         """Opens a connection in a place that is already counted."""
-        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(connect_s):
-                _, connection = await loop.create_connection(
-                    self._new_connection,
-                    self._host,
-                    self._port,
-                    ssl=self._ssl_context,
-                    server_hostname=self._host if self._ssl_context is not None else None,
-                )
+                connection = await self._open()
             if not connection.usable:
                 raise ConnectionResetError("closed as soon as it was open")
         except BaseException as error:
@@ -122,6 +118,21 @@ class Pool:
             raise
         self._connections.add(connection)
         return connection
+
+    async def _open(self) -> Connection:
+        """To the first of the host's addresses that takes it; all were checked, and no other name is looked up."""
+        loop = asyncio.get_running_loop()
+        server_hostname = self._host if self._ssl_context is not None else None
+        refused: OSError | None = None
+        for address in await resolve(self._host, self._port, self._guard):
+            try:
+                _, connection = await loop.create_connection(
+                    self._new_connection, address, self._port, ssl=self._ssl_context, server_hostname=server_hostname
+                )
+                return connection
+            except OSError as error:
+                refused = error
+        raise refused or OSError(f"{self._host} has no address")
 
     def _new_connection(self) -> Connection:
         return Connection(self._release, self._lost, self._max_head_bytes)

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import httpx
 
+from gateway.upstream.address_guard import Guard
 from gateway.upstream.exchange import Exchange
 from gateway.upstream.pool import Pool
 from gateway.upstream.types import Dispatch
@@ -50,8 +51,10 @@ class Transport(httpx.AsyncBaseTransport):
         max_connections: int = 1000,
         max_idle: int | None = None,
         idle_s: float = IDLE_S,
+        guard: Guard = "not-metadata",
     ) -> None:
         self._ssl_context = ssl_context
+        self._guard: Guard = guard
         self._max_connections = max_connections
         self._max_idle = max_connections if max_idle is None else max_idle
         self._idle_s = idle_s
@@ -112,6 +115,7 @@ class Transport(httpx.AsyncBaseTransport):
                 max_connections=self._max_connections,
                 max_idle=self._max_idle,
                 idle_s=self._idle_s,
+                guard=self._guard,
             )
         return pool
 

@@ -39,6 +39,7 @@ def upgrade() -> None:
         sa.Column("mark", sa.Integer, nullable=False),
         sa.Column("spent_nanousd", sa.BigInteger, nullable=False),
         sa.Column("reached_at", TIME, nullable=False),
+        sa.Column("claimed_at", TIME, nullable=False),
         sa.Column("delivered_at", TIME),
         sa.PrimaryKeyConstraint("id", name="pk_budget_alerts"),
         sa.UniqueConstraint("budget_id", "period", "mark", name="uq_budget_alerts_budget_id_period_mark"),

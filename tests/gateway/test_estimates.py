@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.estimates import prompt_tokens, usage_of_unreported, usage_so_far, worst_case_tokens
+from gateway.estimates import prompt_tokens, usage_of_unreported, usage_so_far, worst_case
 from gateway.wire.chat import parse_chat
 from gateway.wire.completions import parse_completion
 from gateway.wire.embeddings import parse_embedding
@@ -36,17 +36,17 @@ def test_there_is_no_empty_prompt() -> None:
 @pytest.mark.parametrize(("n", "wanted"), [(1, 100), (3, 300)])
 def test_the_worst_case_is_every_choice_at_full_length(n: int, wanted: int) -> None:
     inference = chat(n=n)
-    assert worst_case_tokens(inference, 100) == prompt_tokens(inference) + wanted
+    assert worst_case(inference, 100).total_tokens == prompt_tokens(inference) + wanted
 
 
 def test_the_worst_case_of_several_prompts_counts_an_answer_to_each() -> None:
     inference = parse_completion(b'{"model":"m","prompt":["a","b"],"n":2}')
-    assert worst_case_tokens(inference, 100) == prompt_tokens(inference) + 400
+    assert worst_case(inference, 100).total_tokens == prompt_tokens(inference) + 400
 
 
 def test_embeddings_have_no_answer_to_reserve_for() -> None:
     inference = parse_embedding(b'{"model":"m","input":"a longer text than usual"}')
-    assert worst_case_tokens(inference, 100) == prompt_tokens(inference)
+    assert worst_case(inference, 100).total_tokens == prompt_tokens(inference)
     assert usage_of_unreported(inference, b"x" * 4000).completion_tokens == 0
 
 
