@@ -19,8 +19,8 @@ from gateway.store.database import Database
 from gateway.store.errors import StoreError
 from gateway.store.responses import insert_response, renew_leases
 
-LEASE_S = 15.0
-RENEW_INTERVAL_S = 5.0
+LEASE_S = 10.0
+RENEW_INTERVAL_S = 3.0
 LINGER_S = 300.0  # how long the events of a run that has ended can still be listened to
 
 log = logging.getLogger("tollhouse.responses")
