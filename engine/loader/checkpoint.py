@@ -35,6 +35,10 @@ class Weights(Protocol):
         """A linear layer's weight, quantised as stored. ModelLoadError when absent or of another shape."""
         ...
 
+    def unread(self) -> list[str]:
+        """The file's own names of the tensors that nobody has asked for yet."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:

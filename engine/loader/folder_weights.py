@@ -37,6 +37,9 @@ class FolderWeights:
             return self._format.matrix(self._shards, name.removesuffix(".weight"), shape)
         return self.get(name, shape)
 
+    def unread(self) -> list[str]:
+        return self._shards.unread()
+
     def _is_packed(self, name: str) -> bool:
         return (
             self._format is not None

@@ -58,6 +58,9 @@ class GGUFWeights:
         weight, order = matrix(self._stored(name, shape)), self._row_order(name, shape)
         return weight if order is None else take_rows(weight, order)
 
+    def unread(self) -> list[str]:
+        return self._meter.uncounted(self._file.tensors)
+
     def _stored(self, name: str, shape: tuple[int, ...]) -> GGUFTensor:
         stored_name, expert = gguf_name(self._config.architecture, name)
         stored = self._file.tensors.get(stored_name)

@@ -55,6 +55,9 @@ class Shards:
         self._meter.count(name, tensor.nbytes)
         return tensor
 
+    def unread(self) -> list[str]:
+        return self._meter.uncounted(self._file_of)
+
     def _add_indexed(self, index: Path) -> None:
         try:
             found = msgspec.json.decode(index.read_bytes(), type=_Index)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from engine.errors import ModelLoadError
 from engine.layers.decoder import Decoder
 from engine.loader.checkpoint import Weights
+from engine.loader.surplus import expect_all_read
 from engine.models.config import ModelConfig
 from engine.models.gemma import gemma2, gemma3
 from engine.models.llama import llama
@@ -29,9 +30,14 @@ FAMILIES: dict[str, Callable[[Parts], Decoder]] = {
 
 
 def build_model(config: ModelConfig, weights: Weights, operations: Operations, num_positions: int) -> Decoder:
-    """A model with rotary tables for so many positions. Raises ModelLoadError for a family that is not here."""
+    """A model with rotary tables for so many positions, of all the file's weights.
+
+    Raises ModelLoadError, for a family that is not here as for what is missing and what is left over.
+    """
     family = FAMILIES.get(config.architecture)
     if family is None:
         known = ", ".join(sorted(FAMILIES))
         raise ModelLoadError(f"no model family {config.architecture!r} (there is: {known}); choose another model")
-    return family(Parts(config, weights, operations, num_positions))
+    model = family(Parts(config, weights, operations, num_positions))
+    expect_all_read(weights, tied=bool(config.tied))
+    return model

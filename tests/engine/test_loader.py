@@ -97,6 +97,37 @@ def test_a_damaged_gguf_file_is_refused_by_name(
         runner_of(path)
 
 
+@pytest.mark.parametrize("write", [write_gguf, write_folder])
+def test_a_tensor_that_the_model_has_no_place_for_is_refused_by_name(
+    tmp_path: Path, weights: dict[str, torch.Tensor], write: Callable[..., Path]
+) -> None:
+    fewer = {"llama__block_count": 1} if write is write_gguf else {"num_hidden_layers": 1}
+    with pytest.raises(ModelLoadError, match=r"tensor (blk|model\.layers)\.1\.\S+ \(and 8 more\) has no place in the"):
+        runner_of(write(tmp_path / "model", weights, **fewer))
+
+
+@pytest.mark.parametrize(
+    ("name", "config"),
+    [
+        ("model.layers.0.self_attn.rotary_emb.inv_freq", {}),
+        ("model.layers.0.self_attn.k_proj.k_scale", {}),
+        ("lm_head.weight", {"tie_word_embeddings": True}),
+    ],
+)
+def test_tensors_that_say_nothing_new_are_no_reason_to_refuse(
+    tmp_path: Path, weights: dict[str, torch.Tensor], name: str, config: dict[str, object]
+) -> None:
+    extra = weights["model.embed_tokens.weight"].clone()
+    runner = runner_of(write_folder(tmp_path / "with", weights | {name: extra}, **config))
+    plain = runner_of(write_folder(tmp_path / "plain", weights, **config))
+    assert torch.equal(logits_of(runner, [5, 6, 7]), logits_of(plain, [5, 6, 7]))
+
+
+def test_a_head_that_the_config_does_not_tie_is_none_of_them(tmp_path: Path, weights: dict[str, torch.Tensor]) -> None:
+    with pytest.raises(ModelLoadError, match=r"tensor lm_head\.bias has no place"):
+        runner_of(write_folder(tmp_path / "m", weights | {"lm_head.bias": torch.zeros(len(VOCABULARY))}))
+
+
 def test_values_that_are_not_finite_are_refused(tmp_path: Path, weights: dict[str, torch.Tensor]) -> None:
     name = "model.layers.0.mlp.up_proj.weight"
     spoilt = weights[name].clone()
