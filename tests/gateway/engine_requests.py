@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from gateway.upstream.engine_backend import EngineBackend
 from gateway.upstream.types import Outbound, Reply
 from gateway.wire.assemble import assemble
 from gateway.wire.chat import parse_chat
@@ -25,6 +26,15 @@ def completion(prompt: Any, **fields: Any) -> Outbound:
 
 def outbound(inference: Any) -> Outbound:
     return Outbound(request_id="r1", inference=inference, upstream_model="smollm2")
+
+
+async def ask(backend: EngineBackend, **fields: Any) -> Any:
+    """A chat's whole answer."""
+    return await answered(await backend.send(chat(**fields)), "CreateChatCompletionResponse")
+
+
+async def complete(backend: EngineBackend, prompt: Any, **fields: Any) -> Any:
+    return await answered(await backend.send(completion(prompt, **fields)), "CreateCompletionResponse")
 
 
 async def answered(reply: Reply, schema: str) -> Any:
