@@ -41,10 +41,14 @@ def check_regex(pattern: str) -> None:
     """Raises InvalidRequest when counts are nested too far. An estimate from above: it parses no regular expression."""
     if _VERBOSE.search(pattern):
         raise InvalidRequest("a regular expression can't use the verbose mode (?x)", "grammar")
+    _check_operators(pattern)
+    _check_counts(_COUNT.finditer(pattern), nesting=")}")
+
+
+def _check_operators(pattern: str) -> None:
     if sum(map(pattern.count, "?*+{(")) > MAX_OPERATORS:  # a part that may be left out has at least one of them
         message = f"a regular expression may have at most {MAX_OPERATORS} groups and repetitions"
         raise InvalidRequest(message, "grammar")
-    _check_counts(_COUNT.finditer(pattern), nesting=")}")
 
 
 def check_lark(source: str) -> None:
@@ -73,6 +77,9 @@ def _without_schemas(source: str) -> str:
 
 
 def _check_rules(rules: str) -> None:
+    for literal in _LARK_LITERAL.finditer(rules):
+        if literal[0].startswith("/"):
+            _check_operators(literal[0])
     bare = _LARK_LITERAL.sub(lambda found: "" if found.lastindex else found[0], rules)
     if re.search(r"[&~](?!\s*\d)", bare):
         raise InvalidRequest("a grammar can't use & and ~ of terminals: nothing bounds what they cost", "grammar")

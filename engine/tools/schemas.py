@@ -81,11 +81,19 @@ def types_of(schema: dict[str, Any], depth: int = 0) -> frozenset[str]:
     if len(offered) > 1 and depth < _MAX_DEPTH:
         return frozenset().union(*(types_of(each, depth + 1) for each in offered))
     schema = resolved(offered[0])
-    values = [schema["const"]] if "const" in schema else schema.get("enum")
-    if isinstance(values, list):
+    values = values_of(schema)
+    if values is not None:
         return frozenset(map(type_of, values))
     named = schema.get("type")
     return frozenset([named] if isinstance(named, str) else map(str, named) if isinstance(named, list) else ANY)
+
+
+def values_of(schema: dict[str, Any]) -> list[Any] | None:
+    """The only values that there may be; None where they are not listed."""
+    if "const" in schema:
+        return [schema["const"]]
+    listed = schema.get("enum")
+    return listed if isinstance(listed, list) and listed else None
 
 
 def fits(value: Any, types: frozenset[str]) -> bool:

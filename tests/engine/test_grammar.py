@@ -172,6 +172,7 @@ def optional(count: int, prefix: str = "p") -> str:
         ("json_schema", json.dumps({"patternProperties": {f"^p{i}$": {} for i in range(101)}}), "patternProperties"),
         ("json_schema", json.dumps({"oneOf": [{"properties": {"a": {}}}] * 101}), "objects in anyOf and oneOf"),
         ("regex", "x?" * 20_000, "repetitions"),
+        ("tools", "start: /" + "x?" * 20_000 + "/", "repetitions"),
         ("regex", "(x|)" * 20_000, "repetitions"),
         ("json_schema", json.dumps({"patternProperties": {"x?" * 20_000: {}}}), "repetitions"),
         ("lark", "start: A\nA: /.*a.{20}/ & ~/.*c.{18}/", "& and ~"),

@@ -104,6 +104,45 @@ def test_parameters_of_xml_are_held_to_their_schemas() -> None:
         assert not accepts(matcher(grammar), call.format(wrong))
 
 
+@pytest.mark.parametrize(
+    ("pattern", "fitting", "others"),
+    [
+        ("^a+$", ["a", "aa"], ["", "ab"]),
+        ("b", ["b", "a\nb c"], ["", "ac"]),
+        ("^a", ["a", "ab"], ["ba"]),
+        ("^$", [""], ["a"]),
+        ("a/b$", ["a/b", "x a/b"], ["a/bc"]),
+        (r"^\d\/\$$", ["1/$"], ["1/"]),
+        ("^(a\nb|[/])$", ["a\nb", "/"], ["ab"]),
+    ],
+)
+def test_patterns_of_xml_are_searched_for(pattern: str, fitting: list[str], others: list[str]) -> None:
+    schema = {"type": "string", "pattern": pattern}
+    tool = Tool(name="f", parameters={"properties": {"a": schema}, "required": ["a"]})
+    grammar = FORMATS["qwen3-coder"].grammar([tool], must_call=True, most=1)
+    answer = "<tool_call>\n<function=f>\n<parameter=a>\n{}\n</parameter>\n</function>\n</tool_call>"
+    assert [accepts(matcher(grammar), answer.format(text)) for text in fitting] == [True] * len(fitting)
+    assert [accepts(matcher(grammar), answer.format(text)) for text in others] == [False] * len(others)
+
+
+@pytest.mark.parametrize("pattern", ["a)|(b", "(", "*", "a\\", "(?=a)", "x?" * 3000, "(a{100}){1000}"])
+def test_patterns_of_xml_that_are_none_or_too_much_are_refused(pattern: str) -> None:
+    tool = Tool(name="f", parameters={"properties": {"a": {"type": "string", "pattern": pattern}}})
+    with pytest.raises(InvalidRequest):
+        matcher(FORMATS["qwen3-coder"].grammar([tool], must_call=True))
+
+
+@pytest.mark.parametrize("name", ["qwen3-coder", "gemma"])
+def test_long_lists_of_values_and_of_optional_parameters_are_served(name: str) -> None:
+    listed = {"enum": [f"w/{place}" for place in range(1500)]}
+    optional = {f"p{place}": {"type": "boolean"} for place in range(60)}
+    tool = Tool(name="f", parameters={"properties": {"a": listed, **optional}})
+    held = matcher(FORMATS[name].grammar([tool], must_call=True))
+    lead = "<tool_call>\n<function=f>\n<parameter=a>\n" if name == "qwen3-coder" else '[f(a="'
+    write(held, lead + "w/1234")
+    assert not held.error
+
+
 def test_a_text_in_xml_may_be_anything_up_to_its_end() -> None:
     tool = Tool(name="save", parameters={"properties": {"text": {"type": "string"}}, "required": ["text"]})
     text = '<a href="x">\n\n</a> "quoted" \\ {}\n  '

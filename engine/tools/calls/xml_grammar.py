@@ -6,12 +6,12 @@ from typing import Any
 
 from engine.errors import InvalidRequest
 from engine.tools.calls.json_text import json_rule
-from engine.tools.schemas import allows_others, alternatives, parameters_of, types_of
+from engine.tools.schemas import allows_others, alternatives, parameters_of, types_of, values_of
 from engine.tools.types import Tool
 
 _END = "\n</parameter>\n"
-_ANY = r"[\s\S]"  # line ends, too
-_ANY_TEXT = f"{_ANY}*"
+_ANY_TEXT = r"/[\s\S]*/"  # line ends, too
+_MAX_INLINE = 50  # listed values
 _ANY_RULE = "any_text"  # the same for all
 
 
@@ -32,32 +32,43 @@ def function_rules(rule: str, tool: Tool) -> list[str]:
 
 def _values(rule: str, schema: dict[str, Any]) -> tuple[list[str], list[str]]:
     """What may stand behind a parameter's name, its end included; and the rules that this needs."""
-    values, rules = [], []
+    values: list[str] = []
+    rules: list[str] = []
     for place, each in enumerate(alternatives(schema)):
-        if "string" in types_of(each):
-            expression = _expression(each)
-            values.append(_ANY_RULE if expression == _ANY_TEXT else f"{rule}_{place}")
-            rules.append(_text_rule(values[-1], expression))
+        listed = values_of(each)
+        if listed is not None:
+            choices = [_choice(value) for value in listed]
+            if len(choices) <= _MAX_INLINE:
+                values += choices
+            else:  # one terminal for all: as parts of a rule, thousands take seconds
+                values.append(f"{rule}_{place}".upper())
+                rules.append(f"{values[-1]}: {' | '.join(choices)}")
+        elif "string" in types_of(each):
+            text = _text(each)
+            values.append(_ANY_RULE if text == _ANY_TEXT else f"{rule}_{place}")
+            rules.append(_text_rule(values[-1], text))
         else:
             values.append(f"{json_rule(each)} {json.dumps(_END)}")
     return values, rules
 
 
-def _text_rule(rule: str, expression: str) -> str:
+def _choice(value: Any) -> str:
+    return json.dumps((value if isinstance(value, str) else json.dumps(value)) + _END, ensure_ascii=False)
+
+
+def _text_rule(rule: str, text: str) -> str:
     """A text and its end, which is the first that comes."""
-    end = re.escape(_END).replace("\\\n", r"\n").replace("/", r"\/")
-    return rf"{rule}[lazy]: /({expression}){end}/"
+    return f"{rule}[lazy]: {text} {json.dumps(_END)}"
 
 
-def _expression(schema: dict[str, Any]) -> str:
-    """Of the keywords that bind texts, `format` is not held to."""
-    values = [schema["const"]] if "const" in schema else schema.get("enum")
-    if isinstance(values, list):
-        return "|".join(_quoted(each if isinstance(each, str) else json.dumps(each)) for each in values)
+def _text(schema: dict[str, Any]) -> str:
+    """As expressions, one behind the other. Of the keywords that bind texts, `format` is not held to."""
     if isinstance(pattern := schema.get("pattern"), str):
         return _whole(pattern)
     least, most = _length(schema, "minLength"), _length(schema, "maxLength")
-    return f"{_ANY}{{{least or 0},{'' if most is None else most}}}" if least or most is not None else _ANY_TEXT
+    if not least and most is None:
+        return _ANY_TEXT
+    return rf"/[\s\S]{{{least or 0},{'' if most is None else most}}}/"
 
 
 def _length(schema: dict[str, Any], keyword: str) -> int | None:
@@ -68,15 +79,11 @@ def _length(schema: dict[str, Any], keyword: str) -> int | None:
 
 
 def _whole(pattern: str) -> str:
-    """The pattern as an expression for a whole text: JSON Schema looks for it anywhere."""
+    """The pattern with what may stand around it: JSON Schema looks for it anywhere in a text."""
     begin, inner = ("", pattern[1:]) if pattern.startswith("^") else (_ANY_TEXT, pattern)
     closes = inner.endswith("$") and not inner.endswith("\\$")
     inner, end = (inner[:-1], "") if closes else (inner, _ANY_TEXT)
-    return f"{begin}({_for_lark(inner)}){end}"
-
-
-def _quoted(text: str) -> str:
-    return _for_lark(re.escape(text))
+    return " ".join(filter(None, [begin, f"/{_for_lark(inner)}/" if inner else "", end]))
 
 
 def _for_lark(expression: str) -> str:
