@@ -10,6 +10,7 @@ import torch
 from engine.block_memory import BlockMemory
 from engine.chat_template import ChatTemplate
 from engine.errors import EngineError, ModelLoadError
+from engine.fit import count_blocks
 from engine.grammar.masks import MaskJob, MaskWorker
 from engine.loader.checkpoint import Checkpoint, load_checkpoint
 from engine.models.config import ModelConfig
@@ -42,7 +43,7 @@ class Runner:
         heads = HeadShape(config.num_heads, config.num_kv_heads, config.head_dim)
         self._operations = _operations(device, config, options)
         block_bytes = self._operations.block_bytes(config.num_layers, heads, options.kv_cache_dtype)
-        self.num_blocks = _count_blocks(options, block_bytes)
+        self.num_blocks = count_blocks(options, block_bytes)
         self.num_host_blocks = int(options.swap_space_gb * 2**30) // block_bytes
         context_length = min(options.max_model_len or config.context_length, config.context_length)
         # The tables of positions: a file's claim of a long context must not take more memory than the cache can use.
@@ -187,16 +188,6 @@ class Runner:
         if self._thread != threading.get_ident():
             self._thread = threading.get_ident()
             torch.set_num_threads(self._num_threads)
-
-
-def _count_blocks(options: EngineOptions, block_bytes: int) -> int:
-    num_blocks = (options.kv_cache_mb << 20) // block_bytes
-    if num_blocks < 2:
-        raise ModelLoadError(
-            f"kv_cache_mb = {options.kv_cache_mb} holds {num_blocks} blocks of {BLOCK_SIZE} tokens; "
-            f"a block takes {block_bytes / 2**20:.1f} MiB: raise kv_cache_mb"
-        )
-    return num_blocks
 
 
 def _operations(device: torch.device, config: ModelConfig, options: EngineOptions) -> Operations:
