@@ -154,8 +154,11 @@ def test_a_text_in_xml_may_be_anything_up_to_its_end() -> None:
 def test_many_tools_with_many_parameters_are_served() -> None:
     parameters = {"properties": {f"p{place}": {"type": ["string", "integer"][place % 2]} for place in range(8)}}
     tools = [Tool(name=f"tool_{place}", parameters=parameters | {"required": ["p2"]}) for place in range(100)]
+    few = {"properties": {f"p{place}": {"type": "integer"} for place in range(4)}}
+    more = [Tool(name=f"tool_{place}", parameters=few) for place in range(128)]
     for tool_format in FORMATS.values():
         assert not matcher(tool_format.grammar(tools, must_call=True)).error
+        assert not matcher(tool_format.grammar(more, must_call=True)).error
 
 
 @pytest.mark.parametrize("name", ["hermes", "qwen3-coder", "gemma"])

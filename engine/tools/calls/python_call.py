@@ -12,6 +12,8 @@ from engine.tools.calls.python_literals import arguments_in
 from engine.tools.schemas import Parameter, allows_others, closed, parameters_of
 from engine.tools.types import Tool
 
+_MAX_INLINE = 4  # parameters
+
 
 @dataclass(slots=True, frozen=True)
 class PythonCall:
@@ -110,9 +112,11 @@ def _listed(rule: str, parameters: Sequence[Parameter]) -> tuple[str, list[str]]
         before = [f'({each} ", ")?' for each in written[:first]]
         after = [f'(", " {each}){"" if parameters[place].is_required else "?"}' for place, each in enumerate(written)]
         return " ".join([*before, written[first], *after[first + 1 :]]), []
-    names = [f"{rule}_{place}" for place in range(len(parameters))]
-    begins = [" ".join([name, *(f'(", " {later})?' for later in names[place:])]) for place, name in enumerate(names, 1)]
-    rules = [f"{name}: {each}" for name, each in zip(names, written, strict=True)]
+    rules = []
+    if len(written) > _MAX_INLINE:  # each stands there as often as it has a predecessor to be the first
+        rules = [f"{rule}_{place}: {each}" for place, each in enumerate(written)]
+        written = [f"{rule}_{place}" for place in range(len(written))]
+    begins = [" ".join([each, *(f'(", " {later})?' for later in written[n:])]) for n, each in enumerate(written, 1)]
     return f"({' | '.join(begins)})?" if begins else "", rules
 
 
