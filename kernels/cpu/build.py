@@ -1,4 +1,4 @@
-"""Compiles the C++ kernels of this folder at first use, for one instruction set, and keeps them in the user's cache.
+"""Compiles the C++ kernels of this folder at first use, for one instruction set.
 
 Knows no torch op.
 """
@@ -14,12 +14,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from kernels.cpu.library_cache import kept_library
+
 FOLDER = Path(__file__).parent
 _OPTIONS = (
     *("-O3", "-std=c++20", "-fPIC", "-pthread", "-Wall", "-Wextra", "-fno-math-errno"),
     # A product and a sum are one rounding or two as written, not as the compiler likes it in this copy of a function.
     "-ffp-contract=off",
-    "-Wno-maybe-uninitialized",  # GCC bug 105593: its own AVX-512 headers
+    *("-Wno-uninitialized", "-Wno-maybe-uninitialized"),  # GCC bug 105593: its own AVX-512 headers
 )
 
 
@@ -60,16 +62,14 @@ def load_library(level: Level, sources: Sequence[Path] | None = None) -> ctypes.
     if compiler is None:
         raise KernelUnavailableError("no C++ compiler was found (Debian: apt install g++)")
     sources = sources or sorted(FOLDER.glob("*.cpp"))
-    options = [*_OPTIONS, *level.options, f"-I{FOLDER}"]
-    key = hashlib.sha256()
+    options = [*_OPTIONS, *level.options]
+    key = hashlib.sha256()  # of contents, not of places: checkouts of one source share a library
     for source in (*sources, *sorted(FOLDER.glob("*.h"))):
         key.update(source.read_bytes())
     try:
         key.update(repr((options, compiler, _version(compiler))).encode())
-        target = _cache_folder() / f"{level.name}-{key.hexdigest()[:24]}.so"
-        if not target.exists():
-            _compile(compiler, options, sources, target)
-        library = ctypes.CDLL(str(target))
+        name = f"{level.name}-{key.hexdigest()[:24]}.so"
+        library = kept_library(name, lambda target: _compile(compiler, options, sources, target))
     except (OSError, RuntimeError) as error:  # RuntimeError: there is no home directory
         raise KernelUnavailableError(f"the kernels can't be built or loaded ({error})") from error
     if hasattr(library, "request_amx") and library.request_amx() != 0:
@@ -84,11 +84,11 @@ def _compile(compiler: list[str], options: list[str], sources: Sequence[Path], t
 
     The result appears under its name whole or not at all.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch, ThreadPoolExecutor(os.cpu_count()) as pool:
         objects = [str(Path(scratch, source.stem + ".o")) for source in sources]
         commands = [
-            [*compiler, *options, "-c", str(source), "-o", out] for source, out in zip(sources, objects, strict=True)
+            [*compiler, *options, f"-I{FOLDER}", "-c", str(source), "-o", out]
+            for source, out in zip(sources, objects, strict=True)
         ]
         for errors in pool.map(_errors_of, commands):
             if errors is not None:
@@ -126,7 +126,3 @@ def _cpu_flags() -> frozenset[str]:
     except OSError:
         return frozenset()
     return next((frozenset(line.split(":", 1)[1].split()) for line in lines if line.startswith("flags")), frozenset())
-
-
-def _cache_folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tollhouse"

@@ -1,0 +1,53 @@
+"""Compiled libraries in the user's cache folder: the newest few of each kind. Knows no compiler.
+
+Any number of processes may build, load and remove at once: a library that is loaded outlives its file.
+"""
+
+import contextlib
+import ctypes
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+_KEPT = 5  # of a kind: a few versions of the source side by side
+_ATTEMPTS = 3  # to load what others may remove as soon as it is built
+
+
+def kept_library(name: str, build: Callable[[Path], None]) -> ctypes.CDLL:
+    """The library `name` ("kind-key.so"), which `build` puts in place if it isn't there. Raises OSError."""
+    folder = _cache_folder()
+    target = folder / name
+    folder.mkdir(parents=True, exist_ok=True)
+    for _ in range(_ATTEMPTS):
+        if (library := _load(target)) is not None:
+            _remove_old(folder, name.split("-")[0])
+            return library
+        build(target)
+    raise FileNotFoundError(f"{target}: removed as soon as it was built")
+
+
+def _load(target: Path) -> ctypes.CDLL | None:
+    """None if it isn't there, or no more: another process may remove it at any time. Marks it as the newest."""
+    try:
+        target.stat()
+        with contextlib.suppress(PermissionError):
+            os.utime(target)
+        return ctypes.CDLL(str(target))
+    except OSError:
+        if target.exists():
+            raise
+        return None
+
+
+def _remove_old(folder: Path, kind: str) -> None:
+    last_use = {}
+    for library in folder.glob(f"{kind}-*.so"):
+        with contextlib.suppress(FileNotFoundError):  # what is gone already may be just about to come back
+            last_use[library] = library.stat().st_mtime_ns
+    for old in sorted(last_use, key=last_use.__getitem__, reverse=True)[_KEPT:]:
+        with contextlib.suppress(OSError):  # another process was first, or the folder is another user's
+            old.unlink()
+
+
+def _cache_folder() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tollhouse"
