@@ -31,19 +31,21 @@ struct Program {
     int num_workers;
     Deal* deals;
 
-    void work(int index) const {
+    // False if a kernel made too many deals: every worker finds that out for itself.
+    bool work(int index) const {
         Worker worker(index, num_workers);
         for (int i = 0; i < num_operations; ++i) {
             worker.begin(deals + i * MAX_DEALS);
             operations[i].kernel(operations[i].arguments, *step, worker);
             worker.barrier();
         }
+        return !worker.has_overflowed();
     }
 };
 
 class Team {
   public:
-    void run(const Operation* operations, int num_operations, const Step* step, int num_workers) {
+    bool run(const Operation* operations, int num_operations, const Step* step, int num_workers) {
         const std::lock_guard<std::mutex> one_at_a_time(mutex_);
         const size_t num_deals = (size_t)num_operations * MAX_DEALS;
         if (deals_.size() < num_deals) deals_ = std::vector<Deal>(num_deals);
@@ -55,9 +57,10 @@ class Team {
             ticket_.store(last_ticket_);
             ticket_.notify_all();
         }
-        program_.work(0);
+        const bool is_whole = program_.work(0);
         ticket_.store(0);
         while (inside_.load()) sched_yield();  // those who came in time; who comes later finds the door closed
+        return is_whole;
     }
 
   private:
@@ -100,7 +103,7 @@ class Team {
 
 }  // namespace
 
-extern "C" void run_program(const Operation* operations, int num_operations, const Step* step, int num_workers) {
+extern "C" bool run_program(const Operation* operations, int num_operations, const Step* step, int num_workers) {
     static Team& team = *new Team;  // never destroyed: its threads may wait on it while the process ends
-    team.run(operations, num_operations, step, num_workers);
+    return team.run(operations, num_operations, step, num_workers);
 }

@@ -10,6 +10,6 @@ struct Operation {
 
 extern "C" {
 // All operations in their order, by num_workers threads: the caller and helpers that sleep between programs. One program
-// runs at a time; another caller waits.
-void run_program(const Operation* operations, int num_operations, const Step* step, int num_workers);
+// runs at a time; another caller waits. False if a kernel wanted more deals than there are: its work is not whole then.
+bool run_program(const Operation* operations, int num_operations, const Step* step, int num_workers);
 }

@@ -85,7 +85,7 @@ class Machine:
         self._library = library
         self._run = library.run_program
         self._run.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_int]
-        self._run.restype = None
+        self._run.restype = ctypes.c_bool
         self._kernels: dict[str, int] = {}
         self._recording: _Recording | None = None
         self.weights = WeightMemory()
@@ -106,7 +106,8 @@ class Machine:
             self.run(operation, 1, _step(rows))
 
     def run(self, operations: ctypes.Structure | ctypes.Array[Any], count: int, step: Step) -> None:
-        self._run(ctypes.addressof(operations), count, ctypes.addressof(step), torch.get_num_threads())
+        if not self._run(ctypes.addressof(operations), count, ctypes.addressof(step), torch.get_num_threads()):
+            raise RuntimeError("a kernel wants more deals than MAX_DEALS (worker.h): part of its work was not done")
 
     def record(self, function: Callable[..., torch.Tensor], max_rows: int) -> "Program":
         return Program(self, function, max_rows)

@@ -49,6 +49,10 @@ class Worker {
     // barrier between may run at the same time.
     template <class F>
     void deal(int n, int grain, F f) {
+        if (next_deal_ == end_) {
+            has_overflowed_ = true;
+            return;
+        }
         Deal& deal = *next_deal_++;
         std::atomic_signal_fence(std::memory_order_seq_cst);  // n is read before: if the deal isn't closed then, n is valid
         if (deal.closed.load(std::memory_order_acquire)) return;
@@ -72,10 +76,18 @@ class Worker {
     void* scratch(size_t bytes);
 
     // The next kernel deals from these MAX_DEALS on.
-    void begin(Deal* deals) { next_deal_ = awaited_ = deals; }
+    void begin(Deal* deals) {
+        next_deal_ = awaited_ = deals;
+        end_ = deals + MAX_DEALS;
+    }
+
+    // Whether a kernel has asked for more of them: what it wanted to deal was left undone.
+    bool has_overflowed() const { return has_overflowed_; }
 
   private:
     static constexpr int SPINS = 2000;  // of 20 to 50 ns: longer than a piece, and what is longer still must wait for its core
     Deal* next_deal_ = nullptr;
     Deal* awaited_ = nullptr;
+    Deal* end_ = nullptr;
+    bool has_overflowed_ = false;
 };

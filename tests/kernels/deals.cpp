@@ -37,6 +37,14 @@ void side_by_side(const ShuffleArguments& a, const Step& step, Worker& worker) {
         });
 }
 
+// As many deals as a step has rows, each adding 1 to out.
+void many_deals(const ShuffleArguments& a, const Step& step, Worker& worker) {
+    for (int i = 0; i < step.num_rows; ++i) {
+        worker.deal(1, 1, [&](int, int) { ++*a.out; });
+        worker.barrier();
+    }
+}
+
 // Writes to scratch what it then reads: another's would differ.
 void through_scratch(const ShuffleArguments& a, const Step& step, Worker& worker) {
     worker.deal(step.num_rows, 1, [&](int row, int) {

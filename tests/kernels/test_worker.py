@@ -61,6 +61,16 @@ def test_scratch_belongs_to_one_worker(machine: Machine) -> None:
     assert torch.equal(out, x + torch.arange(30)[:, None])
 
 
+def test_more_deals_than_a_kernel_has_are_an_error(machine: Machine) -> None:
+    out = torch.zeros(1).long()
+    machine.call("many_deals", Arguments, (8, 0), out=out)
+    assert out.item() == 8
+    with pytest.raises(RuntimeError, match="more deals than MAX_DEALS"):
+        machine.call("many_deals", Arguments, (9, 0), out=out)
+    machine.call("many_deals", Arguments, (8, 0), out=out)
+    assert out.item() == 24
+
+
 def test_a_long_chain_is_carried_out_in_order(machine: Machine) -> None:
     """Each kernel reads all that the one before it wrote, from memory that others used before."""
 
