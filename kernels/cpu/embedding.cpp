@@ -1,17 +1,23 @@
 // The first thing a model does: rows of a table, times a scale, into the float32 residual stream.
+#include "code_layout.h"
 #include "simd.h"
 #include "worker.h"
 
-static constexpr int GROUP = 32;
-
 struct EmbeddingArguments {
     const int64_t* token_ids;
-    const void* table;  // [vocabulary, size] bfloat16, or codes: bytes, or halves of bytes as in unpack
+    const void* table;  // [vocabulary, size] bfloat16, or codes: bytes, or halves of bytes as in HalfBytes
     const float* scales;    // [vocabulary, size / GROUP], of codes
     const float* minimums;
     float* out;  // [T, size]
     int size;    // a multiple of 16; of GROUP with codes
     float scale;
+};
+
+struct PackEmbeddingArguments {
+    const uint8_t* codes;  // [vocabulary, bytes of a row]
+    const CodeLayout* layout;
+    uint8_t* table;  // [vocabulary, size / GROUP, GROUP_BYTES]
+    int size, bits;
 };
 
 struct Bytes {
@@ -20,6 +26,7 @@ struct Bytes {
         first = load(group);
         second = load(group + LANES);
     }
+    static void pack(__m256i codes, uint8_t* group) { _mm256_storeu_si256((__m256i*)group, codes); }
 };
 
 struct HalfBytes {  // of byte i the lower half is code i, the upper one is code i + 16
@@ -31,6 +38,10 @@ struct HalfBytes {  // of byte i the lower half is code i, the upper one is code
         _mm_store_si128((__m128i*)upper, _mm_and_si128(_mm_srli_epi16(bytes, 4), mask));
         first = load(lower);
         second = load(upper);
+    }
+    static void pack(__m256i codes, uint8_t* group) {
+        const __m128i lower = _mm256_castsi256_si128(codes), upper = _mm256_extracti128_si256(codes, 1);
+        _mm_storeu_si128((__m128i*)group, _mm_or_si128(lower, _mm_slli_epi16(upper, 4)));
     }
 };
 
@@ -53,6 +64,22 @@ static void embed_codes(const EmbeddingArguments& a, const Step& step, Worker& w
 }
 
 extern "C" {
+// Dealt by rows of the table.
+void pack_embedding(const PackEmbeddingArguments& a, const Step& step, Worker& worker) {
+    const int groups = a.size / GROUP, group_bytes = GROUP * a.bits / 8, block_groups = a.layout->block_groups;
+    worker.deal(step.num_rows, 64, [&](int first, int last) {
+        for (int t = first; t < last; ++t) {
+            const uint8_t* row = a.codes + t * a.layout->row_bytes(a.size);
+            uint8_t* to = a.table + (int64_t)t * groups * group_bytes;
+            for (int g = 0; g < groups; ++g, to += group_bytes) {
+                const uint8_t* block = row + (int64_t)(g / block_groups) * a.layout->block_bytes;
+                const __m256i codes = a.layout->codes(block, g % block_groups);
+                a.bits == 8 ? Bytes::pack(codes, to) : HalfBytes::pack(codes, to);
+            }
+        }
+    });
+}
+
 void embed_bf16(const EmbeddingArguments& a, const Step& step, Worker& worker) {
     worker.deal(step.num_rows, 8, [&](int first, int last) {
         for (int t = first; t < last; ++t) {

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import torch
 
+from kernels.cpu.packing import Layout
 from kernels.cpu.program import Machine
-from kernels.matrix import GROUP_SIZE, Matrix, QuantisedMatrix
+from kernels.matrix import Matrix
 from kernels.operations import PackedWeight
 
 
@@ -22,6 +23,16 @@ class _EmbeddingArguments(ctypes.Structure):
     ]
 
 
+class _PackEmbeddingArguments(ctypes.Structure):
+    _fields_ = [
+        ("codes", ctypes.c_void_p),
+        ("layout", ctypes.c_void_p),
+        ("table", ctypes.c_void_p),
+        ("size", ctypes.c_int),
+        ("bits", ctypes.c_int),
+    ]
+
+
 @dataclass(slots=True, frozen=True)
 class _Table:
     kernel: str
@@ -30,20 +41,25 @@ class _Table:
     minimums: torch.Tensor | None = None
 
 
-def pack_embedding(matrix: Matrix) -> PackedWeight:
+def pack_embedding(machine: Machine, matrix: Matrix) -> PackedWeight:
     """[V, C]: codes stay codes, two in a byte if they fit; floats become bfloat16."""
     if isinstance(matrix, torch.Tensor):
         return PackedWeight(_Table("embed_bf16", matrix.to(torch.bfloat16).contiguous()), *matrix.shape)
-    scales, minimums = (table.float().contiguous() for table in (matrix.scales, matrix.minimums))
-    if matrix.bits == 4:
-        return PackedWeight(_Table("embed_half_bytes", _in_pairs(matrix), scales, minimums), *matrix.shape)
-    return PackedWeight(_Table("embed_bytes", matrix.codes.contiguous(), scales, minimums), *matrix.shape)
-
-
-def _in_pairs(matrix: QuantisedMatrix) -> torch.Tensor:
-    """[V, C / GROUP_SIZE, GROUP_SIZE / 2]: of each group, code i and code i + GROUP_SIZE / 2 in byte i."""
-    lower, upper = matrix.codes.view(*matrix.scales.shape, GROUP_SIZE).chunk(2, dim=-1)
-    return (lower | upper << 4).contiguous()
+    rows, size = matrix.shape
+    table = machine.weights.take(rows * size * matrix.bits // 8)
+    machine.call(
+        "pack_embedding",
+        _PackEmbeddingArguments,
+        (rows, 0),
+        codes=matrix.codes.contiguous(),
+        layout=Layout.of(matrix),
+        table=table,
+        size=size,
+        bits=matrix.bits,
+    )
+    kernel = "embed_half_bytes" if matrix.bits == 4 else "embed_bytes"
+    scales, minimums = (each.float().contiguous() for each in (matrix.scales, matrix.minimums))
+    return PackedWeight(_Table(kernel, table, scales, minimums), rows, size)
 
 
 def embed(machine: Machine, token_ids: torch.Tensor, packed: PackedWeight, scale: float) -> torch.Tensor:

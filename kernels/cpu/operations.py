@@ -53,7 +53,7 @@ class CpuOperations:
         return products.pack(self._machine, [matrix], bf16_copy=False)
 
     def pack_embedding(self, matrix: Matrix) -> PackedWeight:
-        return embedding.pack_embedding(matrix)
+        return embedding.pack_embedding(self._machine, matrix)
 
     def embed(self, token_ids: torch.Tensor, table: PackedWeight, scale: float = 1.0) -> torch.Tensor:
         return embedding.embed(self._machine, token_ids, table, scale)

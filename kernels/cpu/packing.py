@@ -2,10 +2,11 @@
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, fields
 
 import torch
 
+from kernels.code_layout import CodeLayout
 from kernels.cpu.program import Machine
 from kernels.matrix import GROUP_SIZE, Matrix, QuantisedMatrix
 
@@ -26,15 +27,24 @@ class Part(ctypes.Structure):
     ]
 
 
+class Layout(ctypes.Structure):
+    """CodeLayout of code_layout.h."""
+
+    _fields_ = [(field.name, ctypes.c_int) for field in fields(CodeLayout)]
+
+    @classmethod
+    def of(cls, matrix: QuantisedMatrix) -> "Layout":
+        return cls(*astuple(matrix.layout))
+
+
 class _PackCodesArguments(ctypes.Structure):
     _fields_ = [
         ("codes", ctypes.c_void_p),
+        ("layout", ctypes.c_void_p),
         ("scales", ctypes.c_void_p),
         ("minimums", ctypes.c_void_p),
-        ("panels", ctypes.c_void_p),
-        ("num_outputs", ctypes.c_int),
+        ("part", ctypes.c_void_p),
         ("num_inputs", ctypes.c_int),
-        ("bits", ctypes.c_int),
     ]
 
 
@@ -45,10 +55,6 @@ class _PackFloatsArguments(ctypes.Structure):
         ("num_outputs", ctypes.c_int),
         ("num_inputs", ctypes.c_int),
     ]
-
-
-class _CopyCodesArguments(ctypes.Structure):
-    _fields_ = [("part", ctypes.c_void_p), ("copy", ctypes.c_void_p), ("num_inputs", ctypes.c_int)]
 
 
 @dataclass(slots=True, frozen=True)
@@ -72,41 +78,41 @@ def pack_panels(machine: Machine, matrices: Sequence[Matrix], *, bf16_copy: bool
 
     bf16_copy: of codes, for prompts' rows: the same numbers, ready.
     """
-    parts = (Part * len(matrices))()
     memory: list[torch.Tensor] = []
-    for i, matrix in enumerate(matrices):
-        if isinstance(matrix, QuantisedMatrix):
-            parts[i], panels = _pack_codes(machine, matrix)
-        else:
-            parts[i], panels = _pack_floats(machine, matrix)
-        memory.append(panels)
-        if bf16_copy and parts[i].bits != 16:
-            memory.append(_copy_codes(machine, parts[i], matrix.shape[1]))
-    return Panels(parts, memory)
+    parts = [
+        _pack_codes(machine, matrix, memory, bf16_copy=bf16_copy)
+        if isinstance(matrix, QuantisedMatrix)
+        else _pack_floats(machine, matrix, memory)
+        for matrix in matrices
+    ]
+    return Panels((Part * len(parts))(*parts), memory)
 
 
-def _pack_codes(machine: Machine, matrix: QuantisedMatrix) -> tuple[Part, torch.Tensor]:
+def _pack_codes(machine: Machine, matrix: QuantisedMatrix, memory: list[torch.Tensor], *, bf16_copy: bool) -> Part:
     outputs, inputs = matrix.shape
     scales, minimums, unit = _half_tables(matrix.scales, matrix.minimums)
     num_panels = -(-outputs // PANEL)
     group_bytes = GROUP_SIZE * PANEL * matrix.bits // 8 + 2 * PANEL * scales.element_size()
-    panels = machine.weights.take(num_panels * (inputs // GROUP_SIZE) * group_bytes)
+    memory.append(machine.weights.take(num_panels * (inputs // GROUP_SIZE) * group_bytes))
+    part = Part(memory[-1].data_ptr(), None, outputs, matrix.bits, unit)
+    if bf16_copy:
+        memory.append(machine.weights.take(num_panels * PANEL * inputs * torch.bfloat16.itemsize))
+        part.copy = memory[-1].data_ptr()
     machine.call(
         "pack_codes",
         _PackCodesArguments,
         (num_panels, 0),
         codes=matrix.codes.contiguous(),
+        layout=Layout.of(matrix),
         scales=scales,
         minimums=minimums,
-        panels=panels,
-        num_outputs=outputs,
+        part=part,
         num_inputs=inputs,
-        bits=matrix.bits,
     )
-    return Part(panels.data_ptr(), None, outputs, matrix.bits, unit), panels
+    return part
 
 
-def _pack_floats(machine: Machine, matrix: torch.Tensor) -> tuple[Part, torch.Tensor]:
+def _pack_floats(machine: Machine, matrix: torch.Tensor, memory: list[torch.Tensor]) -> Part:
     outputs, inputs = matrix.shape
     num_panels = -(-outputs // _BLOCK) * (_BLOCK // PANEL)
     panels = machine.weights.take(num_panels * PANEL * -(-inputs // GROUP_SIZE) * GROUP_SIZE * torch.bfloat16.itemsize)
@@ -119,15 +125,8 @@ def _pack_floats(machine: Machine, matrix: torch.Tensor) -> tuple[Part, torch.Te
         num_outputs=outputs,
         num_inputs=inputs,
     )
-    return Part(panels.data_ptr(), None, outputs, 16, 1.0), panels
-
-
-def _copy_codes(machine: Machine, part: Part, inputs: int) -> torch.Tensor:
-    num_panels = -(-part.num_outputs // PANEL)
-    copy = machine.weights.take(num_panels * PANEL * inputs * torch.bfloat16.itemsize)
-    machine.call("copy_codes", _CopyCodesArguments, (num_panels, 0), part=part, copy=copy, num_inputs=inputs)
-    part.copy = copy.data_ptr()
-    return copy
+    memory.append(panels)
+    return Part(panels.data_ptr(), None, outputs, 16, 1.0)
 
 
 def _half_tables(*tables: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, float]:

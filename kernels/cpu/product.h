@@ -9,10 +9,11 @@
 // bfloat16 (product_bf16.cpp). Every result is one accumulator that takes the inputs in order, so a row's bits
 // don't depend on the rows beside it.
 #pragma once
+#include "code_layout.h"
 #include "simd.h"
 #include "worker.h"
 
-static constexpr int PANEL = 16, GROUP = 32;
+static constexpr int PANEL = 16;
 static constexpr int BLOCK_PANELS = 2;  // that prompts' rows meet together
 static constexpr int BLOCK_OUTPUTS = BLOCK_PANELS * PANEL;
 

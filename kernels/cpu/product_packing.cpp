@@ -2,11 +2,12 @@
 #include "product.h"
 
 struct PackCodesArguments {
-    const uint8_t* codes;      // [num_outputs, num_inputs]
+    const uint8_t* codes;      // [num_outputs, bytes of a row]
+    const CodeLayout* layout;
     const uint16_t* scales;    // float16 [num_outputs, num_inputs / GROUP]
     const uint16_t* minimums;  // the same
-    uint8_t* panels;
-    int num_outputs, num_inputs, bits;
+    const Part* part;          // of the panels to fill, and their copy, if any
+    int num_inputs;
 };
 
 struct PackFloatsArguments {
@@ -15,38 +16,42 @@ struct PackFloatsArguments {
     int num_outputs, num_inputs;
 };
 
-struct CopyCodesArguments {
-    const Part* part;
-    bf16* copy;
-    int num_inputs;
-};
+// 32 codes of one output to its place in eight lines, or in four that two codes share.
+static void put_codes(__m256i codes, int bits, uint32_t* lines) {
+    alignas(32) uint32_t quads[8];
+    if (bits == 8) {
+        _mm256_store_si256((__m256i*)quads, codes);
+        for (int i = 0; i < 8; ++i) lines[i * PANEL] = quads[i];
+    } else {
+        _mm256_store_si256((__m256i*)quads, _mm256_or_si256(codes, _mm256_srli_epi64(codes, 32 - 4)));
+        for (int i = 0; i < 4; ++i) lines[i * PANEL] = quads[2 * i];
+    }
+}
 
-static uint32_t four_codes(const uint8_t* p) {
-    uint32_t codes;
-    memcpy(&codes, p, sizeof codes);
-    return codes;
+static void pack_panel(const PackCodesArguments& a, int panel, uint8_t* to) {
+    const CodeLayout& layout = *a.layout;
+    const int groups = a.num_inputs / GROUP, first = panel * PANEL, columns = std::min(PANEL, a.part->num_outputs - first);
+    const int64_t row_bytes = layout.row_bytes(a.num_inputs);
+    if (columns < PANEL) std::fill(to, to + a.part->panel_bytes(a.num_inputs), 0);
+    for (int g = 0; g < groups; ++g, to += a.part->group_bytes()) {
+        const uint8_t* block = a.codes + first * row_bytes + (int64_t)(g / layout.block_groups) * layout.block_bytes;
+        const int group_of_block = g % layout.block_groups;
+        uint16_t* table = (uint16_t*)(to + 64 * a.part->bits);
+        for (int n = 0; n < columns; ++n, block += row_bytes) {
+            put_codes(layout.codes(block, group_of_block), a.part->bits, (uint32_t*)to + n);
+            table[n] = a.scales[(int64_t)(first + n) * groups + g];
+            table[n + PANEL] = a.minimums[(int64_t)(first + n) * groups + g];
+        }
+    }
 }
 
 extern "C" {
 void pack_codes(const PackCodesArguments& a, const Step& step, Worker& worker) {
-    const Part form{nullptr, nullptr, a.num_outputs, a.bits, 1.0f};
-    const int groups = a.num_inputs / GROUP;
+    const Part& part = *a.part;
     worker.deal(step.num_rows, 1, [&](int panel, int) {
-        const int columns = std::min(PANEL, a.num_outputs - panel * PANEL);
-        uint8_t* to = a.panels + panel * form.panel_bytes(a.num_inputs);
-        std::fill(to, to + form.panel_bytes(a.num_inputs), 0);
-        for (int g = 0; g < groups; ++g, to += form.group_bytes())
-            for (int n = 0; n < columns; ++n) {
-                const int64_t group = (int64_t)(panel * PANEL + n) * groups + g;
-                const uint8_t* codes = a.codes + group * GROUP;
-                uint32_t* lines = (uint32_t*)to + n;
-                for (int i = 0; i < a.bits; ++i)
-                    lines[i * PANEL] = a.bits == 8 ? four_codes(codes + 4 * i)
-                                                   : four_codes(codes + 8 * i) | four_codes(codes + 8 * i + 4) << 4;
-                uint16_t* table = (uint16_t*)(to + 64 * a.bits) + n;
-                table[0] = a.scales[group];
-                table[PANEL] = a.minimums[group];
-            }
+        pack_panel(a, panel, (uint8_t*)part.panels + panel * part.panel_bytes(a.num_inputs));
+        if (part.copy)  // while the panel is in this core's cache
+            dequantise_panel(part, panel, a.num_inputs, (bf16*)part.copy + (int64_t)panel * a.num_inputs * PANEL);
     });
 }
 
@@ -61,13 +66,6 @@ void pack_floats(const PackFloatsArguments& a, const Step& step, Worker& worker)
             const bf16* row = a.weights + (int64_t)(panel * PANEL + n) * a.num_inputs;
             for (int k = 0; k < a.num_inputs; ++k) to[(k / 2 * PANEL + n) * 2 + k % 2] = row[k];
         }
-    });
-}
-
-// Packed codes -> their copy.
-void copy_codes(const CopyCodesArguments& a, const Step& step, Worker& worker) {
-    worker.deal(step.num_rows, 1, [&](int panel, int) {
-        dequantise_panel(*a.part, panel, a.num_inputs, a.copy + (int64_t)panel * a.num_inputs * PANEL);
     });
 }
 }

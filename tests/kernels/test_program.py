@@ -10,11 +10,14 @@ from kernels.batch import SequenceRows, TokenBatch
 from kernels.cpu.embedding import embed, pack_embedding
 from kernels.cpu.pointwise import add_rms_norm, gated, rms_norm
 from kernels.cpu.program import Machine
+from kernels.operations import PackedWeight
 
-TABLES = {
-    size: pack_embedding(torch.randn(50, size, generator=torch.Generator().manual_seed(size))) for size in (32, 64, 128)
-}
+SIZES = (32, 64, 128)
 WEIGHTS = {size: torch.linspace(0.5, 2.0, size) for size in (16, 32, 64, 128)}
+
+
+def table(machine: Machine, size: int) -> PackedWeight:
+    return pack_embedding(machine, torch.randn(50, size, generator=torch.Generator().manual_seed(size)))
 
 
 def token_ids(rows: int) -> torch.Tensor:
@@ -26,7 +29,7 @@ def random_function(machine: Machine, seed: int) -> Callable[..., torch.Tensor]:
 
     def function(tokens: torch.Tensor, rows: int) -> torch.Tensor:
         draw = random.Random(seed)
-        residuals = [embed(machine, tokens, table, 1.0) for table in TABLES.values()]
+        residuals = [embed(machine, tokens, table(machine, size), 1.0) for size in SIZES]
         made = [add_rms_norm(machine, each, None, WEIGHTS[each.shape[1]], 1e-5) for each in residuals]
         for _ in range(60):
             x = draw.choice(made[-draw.randint(1, len(made)) :])
@@ -38,7 +41,7 @@ def random_function(machine: Machine, seed: int) -> Callable[..., torch.Tensor]:
             elif kind == "gate" and size > 16:
                 made.append(gated(machine, x, "silu"))
             elif kind == "embed":
-                residuals.append(embed(machine, tokens, draw.choice(list(TABLES.values())), 0.5))
+                residuals.append(embed(machine, tokens, table(machine, draw.choice(SIZES)), 0.5))
             else:
                 made.append(rms_norm(machine, x, WEIGHTS[size], 1e-5))
         return made[-1]
@@ -56,7 +59,7 @@ def test_a_program_is_its_kernels_one_by_one(machine: Machine, seed: int) -> Non
 
 def test_tensors_of_other_times_share_memory(machine: Machine) -> None:
     def chain(tokens: torch.Tensor, rows: int) -> torch.Tensor:
-        x = add_rms_norm(machine, embed(machine, tokens, TABLES[128], 1.0), None, WEIGHTS[128], 1e-5)
+        x = add_rms_norm(machine, embed(machine, tokens, table(machine, 128), 1.0), None, WEIGHTS[128], 1e-5)
         for _ in range(100):
             x = rms_norm(machine, x, WEIGHTS[128], 1e-5)
         return x
@@ -67,24 +70,26 @@ def test_tensors_of_other_times_share_memory(machine: Machine) -> None:
 
 
 def test_a_step_may_be_described_by_a_batch(machine: Machine) -> None:
-    def function(tokens: torch.Tensor, batch: TokenBatch, table: object) -> torch.Tensor:
-        return embed(machine, tokens, TABLES[32], 1.0)
+    def function(tokens: torch.Tensor, batch: TokenBatch, constant: object) -> torch.Tensor:
+        return embed(machine, tokens, table(machine, 32), 1.0)
 
     program = machine.record(function, 8)
     for rows in (8, 5):
         batch = TokenBatch([SequenceRows(0, rows, [0], rows)], torch.device("cpu"))
-        assert torch.equal(program(token_ids(rows), batch, TABLES), embed(machine, token_ids(rows), TABLES[32], 1.0))
+        assert torch.equal(
+            program(token_ids(rows), batch, SIZES), embed(machine, token_ids(rows), table(machine, 32), 1.0)
+        )
 
 
 def test_more_rows_than_there_is_room_for(machine: Machine) -> None:
-    program = machine.record(lambda tokens, rows: embed(machine, tokens, TABLES[32], 1.0), 4)
+    program = machine.record(lambda tokens, rows: embed(machine, tokens, table(machine, 32), 1.0), 4)
     with pytest.raises(AssertionError):
         program(token_ids(5), 0)
 
 
 def test_a_step_of_other_rows_than_the_tensor_has(machine: Machine) -> None:
     """It would be carried out beyond the arena's end."""
-    program = machine.record(lambda tokens, rows: embed(machine, tokens, TABLES[32], 1.0), 8)
+    program = machine.record(lambda tokens, rows: embed(machine, tokens, table(machine, 32), 1.0), 8)
     for rows in (TokenBatch([SequenceRows(0, 9, [0], 9)], torch.device("cpu")), 6):
         with pytest.raises(AssertionError):
             program(token_ids(5), rows)
@@ -94,7 +99,7 @@ def test_what_no_operation_made_is_refused(machine: Machine) -> None:
     """torch's own operations would be done while recording, and never again."""
 
     def function(tokens: torch.Tensor, rows: int) -> torch.Tensor:
-        return rms_norm(machine, embed(machine, tokens, TABLES[64], 1.0)[:, :32], WEIGHTS[32], 1e-5)
+        return rms_norm(machine, embed(machine, tokens, table(machine, 64), 1.0)[:, :32], WEIGHTS[32], 1e-5)
 
     with pytest.raises(AssertionError, match="by operations only"):
         machine.record(function, 4)(token_ids(1), 0)
