@@ -7,14 +7,12 @@ from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
-import msgspec
-
 from engine.client import EngineClient
-from engine.types import EngineOptions
 from gateway.bookkeeping import Bookkeeper
 from gateway.catalog import Catalog
-from gateway.config import CacheConfig, Config, EngineConfig, LimitsConfig, home
+from gateway.config import CacheConfig, Config, LimitsConfig, home
 from gateway.config_check import ConfigError
+from gateway.engine_check import engine_options
 from gateway.house import House, Snapshot
 from gateway.ledger.ledger import Ledger
 from gateway.ledger.prices import PriceBook
@@ -180,7 +178,8 @@ async def _open_backends(config: Config, models: Path, stack: AsyncExitStack) ->
     """The engines and the embedder, loaded side by side."""
     started = time.perf_counter()
     embedder = _embedder(config, models)
-    engines = {engine.name: EngineClient(_engine_options(engine, models)) for engine in config.engine}
+    options = {engine.name: engine_options(engine, resolve(engine.model, models)) for engine in config.engine}
+    engines = {name: EngineClient(each) for name, each in options.items()}
     for client in engines.values():
         stack.push_async_callback(client.aclose)
     if embedder is not None:
@@ -201,11 +200,6 @@ def _embedder(config: Config, models: Path) -> Embedder | None:
     section = config.embedding
     path = resolve(section.model, models)
     return Embedder(path, max_batch_size=section.max_batch_size, max_wait_ms=section.max_wait_ms)
-
-
-def _engine_options(engine: EngineConfig, models: Path) -> EngineOptions:
-    """The keys of [[engine]] are the engine's own options."""
-    return EngineOptions(**(msgspec.structs.asdict(engine) | {"model": str(resolve(engine.model, models))}))
 
 
 async def _open_cache(config: Config, embedder: Embedder | None, stack: AsyncExitStack) -> SemanticCache:
