@@ -14,9 +14,10 @@ from litestar import Litestar
 
 from gateway import config as configuration
 from gateway.api.dashboard import dashboard, dashboard_data
-from gateway.api.errors import to_openai_shape
+from gateway.api.errors import to_api_shape
 from gateway.api.health import live, metrics, ready
 from gateway.api.inference import chat_completions, completions, embeddings
+from gateway.api.messages import count_message_tokens, messages
 from gateway.api.models import list_models, retrieve_model
 from gateway.api.responses import (
     cancel_response,
@@ -36,6 +37,8 @@ HANDLERS = [
     chat_completions,
     completions,
     embeddings,
+    messages,
+    count_message_tokens,
     list_models,
     retrieve_model,
     create_response,
@@ -59,7 +62,7 @@ def create_app(config_path: Path | None = None) -> Litestar:
     return Litestar(
         route_handlers=HANDLERS,
         lifespan=[_lifespan(path, config)],
-        exception_handlers={Exception: to_openai_shape},
+        exception_handlers={Exception: to_api_shape},
         request_max_body_size=int(config.server.max_body_mb * 1_000_000),
         openapi_config=None,
         logging_config=None,

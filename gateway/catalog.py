@@ -38,6 +38,7 @@ class Catalog:
         self._globs = [model for model in config.model if model.is_glob]
         self._backends = backends
         self._contexts = contexts
+        self._native = {provider.name for provider in config.provider if provider.kind == "anthropic"}
         self._key_variables = {p.name: p.api_key_env for p in config.provider if not p.usable}
         self._providers = {provider.name: provider for provider in config.provider}
         self._fleets: dict[str, Fleet] = {}
@@ -182,4 +183,6 @@ class Catalog:
         )
         alone = len(engines) == len(model.places)  # a provider beside it may not be able to do what the engine can
         capabilities = frozenset(model.capabilities) | (CAPABILITIES if alone else frozenset())
+        if all(place.provider in self._native for place in model.places):
+            capabilities |= {"messages"}  # all that Anthropic's clients may ask for
         return Candidate(model=name, capabilities=capabilities, context_tokens=context)

@@ -131,7 +131,9 @@ class EngineConfig(_Section, frozen=True):
 class ProviderConfig(_Section, frozen=True):
     name: Name
     base_url: Annotated[str, Meta(pattern=r"^https?://")]
+    kind: Literal["openai", "azure", "anthropic"] = "openai"  # whose API it speaks
     api_key_env: Annotated[str, Meta(pattern=r"^$|^[A-Za-z_][A-Za-z0-9_]*$")] = ""  # a variable's name, not a key
+    api_version: Annotated[str, Meta(pattern=r"^[\w.-]+$")] = "2024-10-21"  # of Azure's API
     headers: dict[str, str] = {}
     connect_timeout_s: Positive = 5.0
     first_token_timeout_s: Positive = 60.0

@@ -1,6 +1,5 @@
 """Token counts before anybody has counted: for reservations, for routing, and for answers that were cut off."""
 
-from gateway.wire.completeness import text_length
 from gateway.wire.inference import Inference
 from gateway.wire.usage import Usage
 
@@ -32,7 +31,7 @@ def usage_so_far(inference: Inference, num_deltas: int) -> Usage:
     return Usage(prompt_tokens=prompt_tokens(inference), completion_tokens=num_deltas, estimated=True)
 
 
-def usage_of_unreported(inference: Inference, body: bytes) -> Usage:
-    """For a whole answer without usage, by the length of what it says."""
-    completion = -(-text_length(body) // BYTES_PER_TOKEN)
+def usage_of_unreported(inference: Inference, text_length: int) -> Usage:
+    """For a whole answer without usage, by the bytes of what it says."""
+    completion = -(-text_length // BYTES_PER_TOKEN)
     return Usage(prompt_tokens=prompt_tokens(inference), completion_tokens=completion, estimated=True)

@@ -131,6 +131,7 @@ class Pipeline:
         observer = Observer(passage, self._house.bookkeeper)
         served = await attempts.run(fleets, outbound_for, observer, stream=passage.inference.stream)
         passage.served_model = served.deployment.model
+        passage.voice = served.reply.format.voice(passage.id) or passage.voice
         return served
 
     async def _whole(self, passage: Passage, served: Served) -> Answer:
@@ -140,9 +141,10 @@ class Pipeline:
         body = reply.body or b""
         if reply.status < 300:
             if not served.record.usage.total_tokens:
-                bookkeeper.correct(passage, usage_of_unreported(passage.inference, body))
+                bookkeeper.correct(passage, usage_of_unreported(passage.inference, reply.format.text_length(body)))
             record = bookkeeper.settle(passage)
-            await keep(passage, self._house, body, record)
+            if (stored := reply.format.stored(body)) is not None:
+                await keep(passage, self._house, stored, record)
         else:
             record = bookkeeper.settle(
                 passage, status="error", http_status=reply.status, error_code=f"http_{reply.status}"

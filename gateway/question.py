@@ -87,13 +87,16 @@ def ask(inference: Inference, *, owner: tuple[str, ...], behind: Any, bounds: An
     """`owner` is who may share answers (tenant, namespace), `behind` what answers to the model's name at present,
     `bounds` what narrows `auto` (a tier asked for, a key's scope).
     """
+    told = inference.native or inference  # what the client wrote, not its translation: that may say less
     shaping = {
         name: msgspec.json.decode(value)
-        for name, value in inference.fields.items()
+        for name, value in told.fields.items()
         if name not in NEUTRAL_FIELDS and bytes(value) not in DEFAULTS.get(name, ())
     }
+    if inference.native is not None:
+        shaping["headers"] = inference.native.headers
     last, rest = _last_turn(inference)
-    partition = digest(owner, inference.endpoint, behind, bounds, shaping, rest)
+    partition = digest(owner, inference.asked_endpoint, behind, bounds, shaping, rest)
     return Question(
         partition=partition,
         exact_key=digest(partition.hex(), last),
@@ -106,7 +109,8 @@ def _last_turn(inference: Inference) -> tuple[Any, list[Any]]:
     """What the last turn says, and everything else: earlier turns, and whatever the last one holds beside (a name)."""
     if inference.endpoint == "completions":
         return inference.prompts[0], []
-    turns: list[dict[str, Any]] = msgspec.json.decode(inference.fields["messages"])  # raw: unknown fields count too
+    told = inference.native or inference
+    turns: list[dict[str, Any]] = msgspec.json.decode(told.fields["messages"])  # raw: unknown fields count too
     *earlier, last = turns
     return last.pop("content", None), [*earlier, last]
 

@@ -18,9 +18,7 @@ from gateway.passage import Passage
 from gateway.recall import keep, may_keep
 from gateway.upstream.attempts import Served
 from gateway.upstream.errors import ProtocolFailure, UpstreamFailure
-from gateway.wire.assemble import assemble
 from gateway.wire.sse import DONE
-from gateway.wire.stream import StreamReader
 from gateway.wire.usage import Usage
 
 log = logging.getLogger("tollhouse.relay")
@@ -32,16 +30,11 @@ MAX_COLLECTED_BYTES = 4 * 2**20  # of a stream's payloads; a stored answer is a 
 
 class Relay:
     def __init__(self, passage: Passage, served: Served, house: House) -> None:
-        inference = passage.inference
         self._passage = passage
         self._served = served
         self._house = house
         self._num_bytes = 0
-        self._reader = StreamReader(
-            client_wants_usage=inference.include_usage,
-            num_choices=inference.num_choices,
-            collect=may_keep(passage),
-        )
+        self._reader = served.reply.format.reader(passage.inference, collect=may_keep(passage))
 
     async def events(self) -> AsyncGenerator[bytes, None]:
         reader = self._reader
@@ -97,7 +90,7 @@ class Relay:
     async def _keep(self, record: RequestRecord) -> None:
         if not self._reader.payloads:
             return
-        body = assemble(self._reader.payloads, num_choices=self._passage.inference.num_choices)
+        body = self._served.reply.format.assemble(self._reader.payloads, self._passage.inference.num_choices)
         if body is not None:
             await keep(self._passage, self._house, body, record)
 

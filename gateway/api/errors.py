@@ -1,4 +1,4 @@
-"""Turns every exception that leaves a handler, and Litestar's own 404, 405 and 413, into OpenAI's error shape."""
+"""Turns every exception that leaves a handler, and Litestar's own 404, 405 and 413, into the error shape of the API."""
 
 import logging
 from typing import Any
@@ -19,17 +19,22 @@ from gateway.ids import new_id
 from gateway.store.errors import StoreError
 from gateway.telemetry.log import RefusalLine, log_refusal, now
 from gateway.telemetry.metrics import Metrics
+from gateway.wire.messages.errors import error_body
 
 MAX_PATH = 200  # of a path in the log: it is the caller's text
 
 log = logging.getLogger("tollhouse.api")
 
 
-def to_openai_shape(request: Request[Any, Any, Any], error: Exception) -> Response[dict[str, Any]]:
+def to_api_shape(request: Request[Any, Any, Any], error: Exception) -> Response[dict[str, Any]]:
+    """Anthropic's below /v1/messages, OpenAI's everywhere else."""
     told = error if isinstance(error, ApiError) else _translate(request, error)
     house = request.app.state.get("house")
-    headers = turn_away(told, str(request.method), request.url.path, house.metrics if house is not None else None)
-    return Response(told.body(), status_code=told.status, headers=headers, media_type="application/json")
+    path = request.url.path
+    headers = turn_away(told, str(request.method), path, house.metrics if house is not None else None)
+    is_anthropics = path == "/v1/messages" or path.startswith("/v1/messages/")
+    body = error_body(told, headers["x-request-id"]) if is_anthropics else told.body()
+    return Response(body, status_code=told.status, headers=headers, media_type="application/json")
 
 
 def turn_away(error: ApiError, method: str, path: str, metrics: Metrics | None) -> dict[str, str]:

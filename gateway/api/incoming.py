@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from gateway.errors import ClientClosedRequest, PayloadTooLarge, RequestTimeout
+from gateway.errors import ClientClosedRequest, MethodNotAllowedError, PayloadTooLarge, RequestTimeout
 
 # A client that sends a byte and falls silent, or one byte at a time, would hold its connection for ever: so a body has
 # a while to begin in, and what has come buys more (as in Apache's mod_reqtimeout: body=20,MinRate=...).
@@ -39,6 +39,16 @@ class Headers:
     def lines(self, name: str) -> list[str]:
         """All values of a header, in the order in which they came."""
         return [value.decode("latin-1") for known, value in self._scope["headers"] if known == name.encode("ascii")]
+
+
+async def read_post(scope: Any, receive: Any) -> bytes | None:
+    """The body of a POST; None if its client left before it had asked anything. Raises MethodNotAllowedError, too."""
+    if scope["method"] != "POST":
+        raise MethodNotAllowedError(f"Not allowed: {scope['method']} {scope['path']}", headers={"allow": "POST"})
+    try:
+        return await read_body(scope, receive, scope["litestar_app"].state.max_body_bytes)
+    except ClientClosedRequest:
+        return None
 
 
 async def read_body(scope: Any, receive: Any, limit: int) -> bytes:

@@ -8,8 +8,7 @@ from typing import Any
 from litestar import asgi
 from litestar.types import Receive, Scope, Send
 
-from gateway.api.incoming import Headers, read_body
-from gateway.errors import ClientClosedRequest, MethodNotAllowedError
+from gateway.api.incoming import Headers, read_post
 from gateway.wire.chat import parse_chat
 from gateway.wire.completions import parse_completion
 from gateway.wire.dialect import Dialect, PlainDialect
@@ -37,12 +36,7 @@ async def embeddings(scope: Scope, receive: Receive, send: Send) -> None:
 
 async def answer(dialect: Dialect, scope: Any, receive: Receive, send: Send) -> None:
     """One request of any dialect, from its bytes to the last byte of its answer."""
-    if scope["method"] != "POST":
-        raise MethodNotAllowedError(f"Not allowed: {scope['method']} {scope['path']}", headers={"allow": "POST"})
-    state = scope["litestar_app"].state
-    try:
-        raw = await read_body(scope, receive, state.max_body_bytes)
-    except ClientClosedRequest:
-        return  # it left before it had asked anything
-    told = await state.pipeline.answer(dialect, raw, Headers(scope), receive)
-    await told(scope, receive, send)
+    raw = await read_post(scope, receive)
+    if raw is not None:
+        told = await scope["litestar_app"].state.pipeline.answer(dialect, raw, Headers(scope), receive)
+        await told(scope, receive, send)

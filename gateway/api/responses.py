@@ -13,8 +13,8 @@ from litestar.params import Parameter
 from litestar.types import ASGIApp, Receive, Scope, Send
 
 from gateway.answer import Answer, StreamAnswer
-from gateway.api.incoming import Headers, read_body
-from gateway.errors import ClientClosedRequest, InvalidRequestError, MethodNotAllowedError
+from gateway.api.incoming import Headers, read_post
+from gateway.errors import InvalidRequestError
 from gateway.ids import new_id
 from gateway.responses.kept import KeptStream
 from gateway.responses.responses import Responses
@@ -32,15 +32,10 @@ async def create_response(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def _create(scope: Any, receive: Receive, send: Send) -> None:
-    if scope["method"] != "POST":
-        raise MethodNotAllowedError(f"Not allowed: {scope['method']} {scope['path']}", headers={"allow": "POST"})
-    state = scope["litestar_app"].state
-    try:
-        raw = await read_body(scope, receive, state.max_body_bytes)
-    except ClientClosedRequest:
-        return  # it left before it had asked anything
-    told = await _Creating(state, raw, Headers(scope), receive).answer()
-    await told(scope, receive, send)
+    raw = await read_post(scope, receive)
+    if raw is not None:
+        told = await _Creating(scope["litestar_app"].state, raw, Headers(scope), receive).answer()
+        await told(scope, receive, send)
 
 
 class _Creating:

@@ -115,7 +115,12 @@ class Authenticator:
         return secret.principal
 
     async def identify(self, authorization: str | None, incoming: Incoming | None = None) -> Principal:
-        """As `authenticate`, but a key that is not known is looked for once more: it may have been made just now."""
+        """As `authenticate`, but a key that is not known is looked for once more: it may have been made just now.
+
+        Without an Authorization header the `x-api-key` counts, where Anthropic's clients put their key.
+        """
+        if not authorization and incoming is not None and (key := incoming("x-api-key")):
+            authorization = f"Bearer {key}"
         try:
             return self.authenticate(authorization, incoming)
         except UnknownKeyError:

@@ -1,6 +1,5 @@
 """One answer of an HTTP upstream: its bytes, decoded, as a whole or as events, each wait under its limit."""
 
-import re
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 
@@ -15,10 +14,10 @@ from gateway.upstream.errors import (
     TimeoutFailure,
     UpstreamFailure,
 )
-from gateway.upstream.first_token import is_prelude
+from gateway.upstream.formats import OPENAI, Format
 from gateway.upstream.timer import PhaseTimer
 from gateway.upstream.transport import Body
-from gateway.wire.sse import DONE, EventTooLargeError, SseParser
+from gateway.wire.sse import EventTooLargeError, SseParser
 
 # Headers that a client may want to see. The others tell of the operator's account (organization, project, quotas).
 KEPT = {
@@ -29,10 +28,8 @@ KEPT = {
     b"retry-after-ms",
     b"x-should-retry",
 }
-RATE_LIMITS = b"x-ratelimit-"  # kept on a 429 only, which they explain
+RATE_LIMITS = (b"x-ratelimit-", b"anthropic-ratelimit-")  # kept on a 429 only, which they explain
 MAX_INFLATED_PIECE = 64 * 1024 * 1024
-# Within a JSON string the quotes are escaped, so this matches a key of the chunk and nothing that a model wrote.
-FINISHED = re.compile(rb'"finish_reason"\s*:\s*"')
 
 
 def translate(error: httpx.HTTPError, connect_s: float = 0.0) -> UpstreamFailure:
@@ -69,7 +66,7 @@ class HttpAnswer:
             self.content_type = value.partition(b";")[0].strip().lower()
         elif name == b"content-encoding":
             self._coding = value.decode("latin-1").strip().lower()
-        elif name == b"x-request-id":
+        elif name in (b"x-request-id", b"request-id"):
             name = b"x-upstream-request-id"  # ours goes by the other name
         elif name not in KEPT and not (self.status == 429 and name.startswith(RATE_LIMITS)):
             return
@@ -129,19 +126,20 @@ class HttpAnswer:
 
 
 class EventStream(AsyncIterator[list[bytes]]):
-    """The data payloads of an event stream, as many as arrived together; `[DONE]` is the last if it was sent.
+    """The data payloads of an event stream, as many as arrived together; its end (`[DONE]`) is the last if it was sent.
 
-    A stream without `[DONE]` counts as whole if one of its last chunks had a finish_reason; any other end is a
-    ProtocolFailure.
+    A stream without its end counts as whole if one of its last payloads told of a finish; else it is a ProtocolFailure.
     """
 
-    def __init__(self, answer: HttpAnswer, first_token_s: float, idle_s: float) -> None:
+    def __init__(self, answer: HttpAnswer, first_token_s: float, idle_s: float, format: Format = OPENAI) -> None:
         self._answer = answer
+        self._format = format
         self._parser = SseParser()
         self._first_token_s = first_token_s
         self._idle_s = idle_s
         self._begun = False
-        self._ended = False
+        self._ended = False  # no more will be read
+        self._complete = False  # its end was sent
         self._last: deque[bytes] = deque(maxlen=8)
 
     async def __anext__(self) -> list[bytes]:
@@ -156,15 +154,17 @@ class EventStream(AsyncIterator[list[bytes]]):
             payloads = self._parse(await self._read())
             if not payloads:
                 continue
-            self._begun = self._begun or not all(map(is_prelude, payloads))
+            self._begun = self._begun or not all(map(self._format.is_prelude, payloads))
             self._last.extend(payloads)
-            if DONE in payloads:
+            end = self._format.find_end(payloads)
+            if end is not None:
                 self._ended = True
+                self._complete = True
                 self._answer.linger()
-                return payloads[: payloads.index(DONE) + 1]
+                return payloads[: end + 1]
             return payloads
-        if not any(payload == DONE or FINISHED.search(payload) for payload in self._last):
-            raise ProtocolFailure("the event stream ended without finish_reason and [DONE]")
+        if not self._complete and not any(map(self._format.is_finish, self._last)):
+            raise ProtocolFailure("the event stream ended before the answer did")
         raise StopAsyncIteration
 
     async def _read(self) -> bytes:

@@ -12,10 +12,9 @@ from gateway.ids import new_id
 from gateway.ledger.records import AttemptRecord, Status
 from gateway.upstream.deployment import AttemptObserver, Deployment, Served, milliseconds_since
 from gateway.upstream.errors import ProtocolFailure, UpstreamFailure
-from gateway.upstream.first_token import is_prelude
 from gateway.upstream.types import Outbound, Reply
 from gateway.upstream.verdict import Failed, failure, judge
-from gateway.wire.usage import Usage, usage_of
+from gateway.wire.usage import Usage
 
 log = logging.getLogger("tollhouse.upstream")
 
@@ -135,9 +134,8 @@ class Caller:
             record = msgspec.structs.replace(record, http_status=status, ttft_ms=milliseconds_since(started_ns))
             self._attempts.append(record)
         elif status < 300:
-            record = self._close(
-                deployment, record, started_ns, "ok", http_status=status, usage=usage_of(reply.body or b"")
-            )
+            usage = reply.format.usage_of(reply.body or b"")
+            record = self._close(deployment, record, started_ns, "ok", http_status=status, usage=usage)
         else:
             record = self._close(
                 deployment, record, started_ns, "error", http_status=status, error_code=f"http_{status}"
@@ -170,7 +168,7 @@ async def _first_token(reply: Reply) -> list[bytes]:
     events: list[bytes] = []
     async for payloads in reply.events:
         events += payloads
-        if not all(map(is_prelude, payloads)):
+        if not all(map(reply.format.is_prelude, payloads)):
             return events
     if not events:
         raise ProtocolFailure("the event stream was empty")

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from engine.client import EngineClient
 from gateway.config import EMBEDDER, ProviderConfig
+from gateway.upstream.anthropic_backend import AnthropicBackend
+from gateway.upstream.azure_backend import AzureBackend
 from gateway.upstream.embedder_backend import EmbedderBackend
 from gateway.upstream.engine_backend import EngineBackend
 from gateway.upstream.http_backend import HttpBackend
@@ -15,6 +17,7 @@ from semcache.embedder import Embedder
 log = logging.getLogger("tollhouse.upstream")
 
 Providers = dict[str, tuple[ProviderConfig, str, HttpBackend]]  # what it was made from (config, key), and the backend
+KINDS = {"openai": HttpBackend, "azure": AzureBackend, "anthropic": AnthropicBackend}
 LINGER_S = 600.0  # a provider that was replaced may have answers under way
 
 
@@ -38,7 +41,9 @@ class Backends:
         for provider in providers:
             known = self._providers.get(provider.name)
             unchanged = known is not None and known[:2] == (provider, provider.api_key)
-            plan[provider.name] = known if known and unchanged else (provider, provider.api_key, HttpBackend(provider))
+            if known is None or not unchanged:
+                known = (provider, provider.api_key, KINDS[provider.kind](provider))
+            plan[provider.name] = known
         return plan
 
     def adopt(self, plan: Providers) -> None:

@@ -49,6 +49,10 @@ class EngineBackend:
             await running.aclose()
             raise
 
+    async def count_tokens(self, outbound: Outbound) -> int:
+        order = await make_order(self._client, outbound)
+        return sum(len(request.prompt_token_ids) for request in order.requests)
+
     async def aclose(self) -> None:
         await self._client.aclose()
 

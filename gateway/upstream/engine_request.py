@@ -12,6 +12,7 @@ from gateway.errors import ContextLengthExceeded, InvalidRequestError
 from gateway.upstream.engine_fields import check_endpoint, field, unsupported
 from gateway.upstream.engine_grammar import Demand, demand
 from gateway.upstream.engine_tools import Toolbox, plain, toolbox
+from gateway.upstream.native import refuse_lost
 from gateway.upstream.types import Outbound
 from gateway.wire.body import MAX_DEPTH_MESSAGE, invalid
 from gateway.wire.inference import Inference
@@ -77,6 +78,7 @@ async def make_order(client: EngineClient, outbound: Outbound) -> Order:
 def check_supported(inference: Inference) -> None:
     """Raises InvalidRequestError naming the capability or field that this engine lacks: nothing is silently ignored."""
     check_endpoint(inference)
+    refuse_lost(inference)
     for capability in sorted(inference.needs & _UNSUPPORTED_CAPABILITIES.keys()):
         raise unsupported(f"the capability '{capability}'", _UNSUPPORTED_CAPABILITIES[capability])
     if field(inference, "suffix"):

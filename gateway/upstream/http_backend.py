@@ -1,20 +1,23 @@
 """A provider behind HTTP: any server that speaks OpenAI's API. It gets the client's own bytes, under its model name."""
 
 import asyncio
+from collections.abc import Mapping
 
 import httpx
 
 from gateway.config import ProviderConfig
 from gateway.upstream.answer import EventStream, HttpAnswer, translate
 from gateway.upstream.errors import ProtocolFailure, TimeoutFailure
+from gateway.upstream.formats import OPENAI, Format
+from gateway.upstream.native import refuse_lost
 from gateway.upstream.timer import PhaseTimer
 from gateway.upstream.transport import Body, Transport, transport_for
-from gateway.upstream.types import Endpoint, Outbound, Reply
+from gateway.upstream.types import Outbound, Reply
 from gateway.wire.splice import splice
 
 MAX_BODY_BYTES = 256 * 1024 * 1024  # 2,048 embeddings of 3,072 dimensions as decimals are half of that
 MAX_ERROR_BYTES = 1024 * 1024
-PATHS: dict[Endpoint, str] = {
+PATHS: Mapping[str, str] = {
     "chat.completions": "chat/completions",
     "completions": "completions",
     "embeddings": "embeddings",
@@ -28,21 +31,34 @@ UNWELL = {401, 402, 403, 429}
 
 
 class HttpBackend:
-    """Implements `gateway.upstream.types.Backend`."""
+    """Implements `gateway.upstream.types.Backend`.
+
+    A provider of another API has other `paths`, another `format` of answers, another `request`, other `_credentials`.
+    """
+
+    paths: Mapping[str, str] = PATHS
+    format: Format = OPENAI
 
     def __init__(self, provider: ProviderConfig, transport: httpx.AsyncBaseTransport | None = None) -> None:
         self.name = provider.name
         self._provider = provider
         self._transport = transport or transport_for(provider.base_url, provider.max_connections)
-        self._urls = {endpoint: _join(provider.base_url, path) for endpoint, path in PATHS.items()}
+        self._urls = {endpoint: _join(provider.base_url, path) for endpoint, path in self.paths.items()}
         self._models_url = _join(provider.base_url, "models")
-        self._headers = _base_headers(provider)
-        lines = b"".join(b"%b: %b\r\n" % header for header in self._headers)
-        self._heads = {
-            endpoint: b"POST %b HTTP/1.1\r\n%b" % (url.raw_path, lines) for endpoint, url in self._urls.items()
-        }
+        self._headers = _base_headers(provider, self._credentials(provider.api_key) if provider.api_key else {})
+        self._heads = {endpoint: request_head(url, self._headers) for endpoint, url in self._urls.items()}
+
+    def request(self, outbound: Outbound) -> tuple[str, bytes, list[tuple[bytes, bytes]]]:
+        """Which of `paths`, the body, and headers beside those that every request has. Raises InvalidRequestError."""
+        inference = outbound.inference
+        refuse_lost(inference)
+        body = splice(inference, model=outbound.upstream_model, include_usage=inference.stream or None)
+        return inference.endpoint, body, []
 
     async def send(self, outbound: Outbound) -> Reply:
+        return await self._call(outbound, *self.request(outbound))
+
+    async def _call(self, outbound: Outbound, path: str, body: bytes, extra: list[tuple[bytes, bytes]]) -> Reply:
         provider, stream = self._provider, outbound.inference.stream
         timer = PhaseTimer(provider.total_timeout_s)
         answer: HttpAnswer | None = None
@@ -50,7 +66,7 @@ class HttpBackend:
             if stream:
                 timer.limit("first_token", provider.first_token_timeout_s, from_start=True)
             with timer:
-                answer = await self._dispatch(outbound, timer)
+                answer = await self._dispatch(outbound, path, body, extra, timer)
             answer.start()
             return await self._reply(answer, stream)
         except BaseException as error:
@@ -65,14 +81,15 @@ class HttpBackend:
         provider, status, headers = self._provider, answer.status, tuple(answer.kept)
         is_events = answer.content_type == EVENTS
         if status < 300 and stream and is_events:
-            events = EventStream(answer, provider.first_token_timeout_s, provider.idle_timeout_s)
-            return Reply(status, headers=headers, events=events, close=answer.aclose)
+            events = EventStream(answer, provider.first_token_timeout_s, provider.idle_timeout_s, self.format)
+            return Reply(status, headers=headers, events=events, close=answer.aclose, format=self.format)
         if 300 <= status < 400:
             raise ProtocolFailure(f"a redirect (HTTP {status}), which is not followed: correct base_url")
         if status < 300 and is_events:
             raise ProtocolFailure("an event stream that was not asked for")
         limit = MAX_BODY_BYTES if status < 300 else MAX_ERROR_BYTES
-        return Reply(status, headers=headers, body=await answer.whole(limit, provider.idle_timeout_s))
+        body = await answer.whole(limit, provider.idle_timeout_s)
+        return Reply(status, headers=headers, body=body, format=self.format)
 
     async def check(self) -> None:
         """Lists the provider's models, which costs nothing: whatever it says of them, somebody is there and knows us.
@@ -96,18 +113,26 @@ class HttpBackend:
     async def aclose(self) -> None:
         await self._transport.aclose()
 
-    async def _dispatch(self, outbound: Outbound, timer: PhaseTimer) -> HttpAnswer:
+    def _address(self, path: str, model: str) -> tuple[httpx.URL, bytes]:
+        """Where a request goes, and the beginning of its head."""
+        return self._urls[path], self._heads[path]
+
+    @staticmethod
+    def _credentials(key: str) -> dict[str, str]:
+        return {"authorization": f"Bearer {key}"}
+
+    async def _dispatch(
+        self, outbound: Outbound, path: str, body: bytes, extra: list[tuple[bytes, bytes]], timer: PhaseTimer
+    ) -> HttpAnswer:
         """Sends the request: past httpx's objects through our own transport, by the book through any other."""
-        inference, connect_s = outbound.inference, self._provider.connect_timeout_s
-        outbound.dispatch.has_left = False
-        url = self._urls[inference.endpoint]
-        body = splice(inference, model=outbound.upstream_model, include_usage=inference.stream or None)
-        extra = _extra_headers(outbound, len(body))
+        connect_s, dispatch = self._provider.connect_timeout_s, outbound.dispatch
+        dispatch.has_left = False
+        url, head = self._address(path, outbound.upstream_model)
+        extra = extra + _extra_headers(outbound, len(body))
         if isinstance(self._transport, Transport):
             lines = b"".join([b"%b: %b\r\n" % header for header in extra])
-            head = b"%b%b\r\n" % (self._heads[inference.endpoint], lines)
-            parts = (head, body)
-            exchange = await self._transport.exchange(url, b"POST", parts, connect_s, connect_s, outbound.dispatch)
+            parts = (b"%b%b\r\n" % (head, lines), body)
+            exchange = await self._transport.exchange(url, b"POST", parts, connect_s, connect_s, dispatch)
             return HttpAnswer(exchange.status, exchange.headers, Body(exchange), timer)
         request = httpx.Request(
             "POST",
@@ -116,10 +141,16 @@ class HttpBackend:
             stream=httpx.ByteStream(body),
             extensions={"timeout": {"connect": connect_s, "pool": connect_s}},
         )
-        outbound.dispatch.has_left = True  # as far as we can tell
+        dispatch.has_left = True  # as far as we can tell
         response = await self._transport.handle_async_request(request)
         assert isinstance(response.stream, httpx.AsyncByteStream)
         return HttpAnswer(response.status_code, response.headers.raw, response.stream, timer)
+
+
+def request_head(url: httpx.URL, headers: list[tuple[bytes, bytes]]) -> bytes:
+    """The lines that all requests to a URL have in common."""
+    lines = b"".join(b"%b: %b\r\n" % header for header in headers)
+    return b"POST %b HTTP/1.1\r\n%b" % (url.raw_path, lines)
 
 
 def _join(base_url: str, path: str) -> httpx.URL:
@@ -128,7 +159,7 @@ def _join(base_url: str, path: str) -> httpx.URL:
     return url.copy_with(path=f"{url.path.rstrip('/')}/{path}")
 
 
-def _base_headers(provider: ProviderConfig) -> list[tuple[bytes, bytes]]:
+def _base_headers(provider: ProviderConfig, credentials: dict[str, str]) -> list[tuple[bytes, bytes]]:
     """Raises ValueError for a header that can't be sent."""
     headers = {
         "host": httpx.URL(provider.base_url).netloc.decode("ascii"),
@@ -136,9 +167,7 @@ def _base_headers(provider: ProviderConfig) -> list[tuple[bytes, bytes]]:
         "accept": "application/json, text/event-stream",
         "accept-encoding": "identity",  # answers are short, and a compressed stream comes in bursts
         "content-type": "application/json",
-    }
-    if provider.api_key:
-        headers["authorization"] = f"Bearer {provider.api_key}"
+    } | credentials
     headers |= {name.lower(): value for name, value in provider.headers.items()}
     for name, value in headers.items():
         if not _is_one_line(name) or not _is_one_line(value):

@@ -1,6 +1,7 @@
 """The one interface of everything that can answer: the bundled engine, the bundled embedder, an HTTP provider.
 
-Answers are OpenAI's own JSON, as bytes: what passes through from a provider passes unchanged.
+Answers are OpenAI's own JSON, or in what other format the reply says, as bytes: what passes through from a provider
+passes unchanged.
 """
 
 from collections.abc import AsyncIterator
@@ -8,6 +9,7 @@ from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
 
+from gateway.upstream.formats import OPENAI, Format
 from gateway.wire.inference import Inference
 
 Endpoint = Literal["chat.completions", "completions", "embeddings"]
@@ -43,7 +45,7 @@ class Reply:
     sequence, may be called at any time and more than once.
     """
 
-    __slots__ = ("_close", "body", "events", "headers", "status")
+    __slots__ = ("_close", "body", "events", "format", "headers", "status")
 
     def __init__(
         self,
@@ -53,12 +55,18 @@ class Reply:
         body: bytes | None = None,
         events: AsyncIterator[list[bytes]] | None = None,
         close: "Closer | None" = None,
+        format: Format = OPENAI,
     ) -> None:
         self.status = status
+        self.format = format
         self.headers = headers  # lower-case names, hop-by-hop ones and content-encoding already taken out
         self.body = body
         self.events = events
         self._close = close
+
+    def with_events(self, events: AsyncIterator[list[bytes]]) -> "Reply":
+        """The same answer, its stream read through `events`."""
+        return Reply(self.status, headers=self.headers, events=events, close=self.aclose, format=self.format)
 
     async def aclose(self) -> None:
         close, self._close = self._close, None
@@ -89,3 +97,10 @@ class Checkable(Protocol):
     """A backend that can say whether it is well at no cost. Raises UpstreamFailure if it is not."""
 
     async def check(self) -> None: ...
+
+
+@runtime_checkable
+class CountsTokens(Protocol):
+    """A backend that can say how many tokens a chat's prompt has. Raises as `send` does."""
+
+    async def count_tokens(self, outbound: Outbound) -> int: ...

@@ -3,7 +3,6 @@
 import datetime
 import email.utils
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
@@ -12,6 +11,7 @@ from gateway.upstream.errors import CrowdedFailure, TimeoutFailure, UpstreamFail
 from gateway.upstream.types import Reply
 
 OUR_FAULT = {401, 402, 403}  # our credential, our account: nothing the client could mend, and not to be shown
+CROWDED = {503, 529}  # 529: Anthropic's own
 PASSING = {408, 409, 429}  # may work a moment later, as may all 5xx
 MAX_RETRY_AFTER_S = 2.0  # whoever asks for a longer wait is not waited for
 
@@ -37,15 +37,6 @@ class Failed:
         return self.error is not None and self.error.status < 500
 
 
-class _Body(msgspec.Struct):
-    error: Any = None
-    choices: list[msgspec.Raw] | None = None
-    data: list[msgspec.Raw] | None = None
-
-
-_decoder = msgspec.json.Decoder(_Body)
-
-
 def judge(reply: Reply, first_events: list[bytes]) -> Failed | None:
     """None: the client shall have it, be it a success or a refusal that is the client's own doing."""
     status = reply.status
@@ -57,7 +48,7 @@ def judge(reply: Reply, first_events: list[bytes]) -> Failed | None:
     if status not in PASSING and status < 500:
         return None
     retry_after_s = retry_after(dict(reply.headers))
-    passes = status == 429 or (status == 503 and retry_after_s is not None)
+    passes = status == 429 or (status in CROWDED and retry_after_s is not None)
     return Failed(
         code,
         f"HTTP {status}",
@@ -78,14 +69,14 @@ def _judge_success(reply: Reply, first_events: list[bytes]) -> Failed | None:
 
 def _judge_payload(reply: Reply, payload: bytes, *, whole: bool = False) -> Failed | None:
     try:
-        body = _decoder.decode(payload)
+        held = reply.format.holds(payload, whole=whole)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
         why = f"the answer is not what it should be: {fault}"
         return Failed("protocol_error", why, retryable=True, http_status=reply.status)
-    if body.error is not None:
+    if held == "error":
         why = "an error in an answer with status 200"
         return Failed("error_in_answer", why, retryable=True, http_status=reply.status)
-    if whole and not body.choices and not body.data:
+    if held == "nothing":
         return Failed("protocol_error", "the answer holds nothing", retryable=True, http_status=reply.status)
     return None
 

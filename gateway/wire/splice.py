@@ -22,8 +22,11 @@ def splice(inference: Inference, *, model: str, include_usage: bool | None = Non
         wanted["model"] = msgspec.json.encode(model)
     if include_usage is not None and inference.stream and include_usage != inference.include_usage:
         wanted["stream_options"] = _stream_options(fields.get("stream_options"), include_usage)
-    if not wanted:
-        return raw
+    return splice_members(raw, fields, wanted) if wanted else raw
+
+
+def splice_members(raw: bytes, fields: dict[str, msgspec.Raw], wanted: dict[str, bytes]) -> bytes:
+    """`raw`, of which `fields` are the members, with these values in the place of its own."""
     try:
         return replace(raw, _changes(raw, fields, wanted))
     except RepeatedKeyError:

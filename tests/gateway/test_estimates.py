@@ -7,6 +7,7 @@ import pytest
 
 from gateway.estimates import prompt_tokens, usage_of_unreported, usage_so_far, worst_case
 from gateway.wire.chat import parse_chat
+from gateway.wire.completeness import text_length
 from gateway.wire.completions import parse_completion
 from gateway.wire.embeddings import parse_embedding
 from gateway.wire.inference import Inference
@@ -47,7 +48,7 @@ def test_the_worst_case_of_several_prompts_counts_an_answer_to_each() -> None:
 def test_embeddings_have_no_answer_to_reserve_for() -> None:
     inference = parse_embedding(b'{"model":"m","input":"a longer text than usual"}')
     assert worst_case(inference, 100).total_tokens == prompt_tokens(inference)
-    assert usage_of_unreported(inference, b"x" * 4000).completion_tokens == 0
+    assert usage_of_unreported(inference, text_length(b"x" * 4000)).completion_tokens == 0
 
 
 def answer(*texts: str) -> bytes:
@@ -74,5 +75,5 @@ def test_what_passed_without_a_report_is_a_token_a_delta() -> None:
     ],
 )
 def test_a_whole_answer_without_a_report_is_charged_by_what_it_says(body: bytes, tokens: int) -> None:
-    usage = usage_of_unreported(chat(), body)
+    usage = usage_of_unreported(chat(), text_length(body))
     assert (usage.prompt_tokens, usage.completion_tokens, usage.estimated) == (prompt_tokens(chat()), tokens, True)

@@ -88,6 +88,11 @@ def openai_error(body: bytes) -> bytes:
     return msgspec.json.encode({"error": {"message": message, "type": kind, "param": None, "code": code}})
 
 
+def said(body: bytes) -> str:
+    """The message of an error."""
+    return _read(body).message or "The upstream gave no reason."
+
+
 def _read(body: bytes) -> _Error:
     try:
         return _decode(body).error

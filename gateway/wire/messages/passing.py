@@ -51,7 +51,7 @@ class Body(msgspec.Struct):
 
 
 _decode_event = msgspec.json.Decoder(Event).decode
-_decode_body = msgspec.json.Decoder(Body).decode
+decode_body = msgspec.json.Decoder(Body).decode
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
@@ -66,7 +66,7 @@ def read_event(payload: bytes) -> Event | None:
 def read_body(body: bytes) -> Body | None:
     """None for what can't be read."""
     try:
-        return _decode_body(body)
+        return decode_body(body)
     except UNREADABLE:
         return None
 

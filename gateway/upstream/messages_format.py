@@ -1,0 +1,76 @@
+"""Anthropic's messages, passing from a provider to a client of the same API (`gateway.upstream.formats.Format`)."""
+
+import re
+from collections.abc import Iterable
+
+from gateway.upstream.formats import Holds, Reader
+from gateway.wire.assemble import assemble
+from gateway.wire.dialect import Voice
+from gateway.wire.inference import Inference
+from gateway.wire.messages.completion import CompletionChunks, chat_completion
+from gateway.wire.messages.dialect import PassingVoice
+from gateway.wire.messages.passing import LAST, Body, MessagesReader, decode_body, read_body, read_event
+from gateway.wire.usage import Usage
+
+_FINISHED = re.compile(rb'"stop_reason"\s*:\s*"')
+_LAST = LAST.encode()
+
+
+class MessagesFormat:
+    def voice(self, request_id: str) -> Voice | None:
+        return PassingVoice(request_id)
+
+    def reader(self, inference: Inference, *, collect: bool) -> Reader:
+        return MessagesReader(collect=collect)
+
+    def is_prelude(self, payload: bytes) -> bool:
+        event = read_event(payload)
+        return event is not None and event.opens
+
+    def find_end(self, payloads: list[bytes]) -> int | None:
+        return next((index for index, payload in enumerate(payloads) if _is_last(payload)), None)
+
+    def is_finish(self, payload: bytes) -> bool:
+        return _FINISHED.search(payload) is not None
+
+    def holds(self, payload: bytes, *, whole: bool = False) -> Holds:
+        body = decode_body(payload)
+        if body.error is not None:
+            return "error"
+        return "nothing" if whole and body.stop_reason is None else "answer"
+
+    def usage_of(self, body: bytes) -> Usage | None:
+        read = read_body(body)
+        return read.usage.counted() if read is not None and read.usage is not None else None
+
+    def text_length(self, body: bytes) -> int:
+        read = read_body(body) or Body()
+        return sum(len(block.text.encode("utf-8", "replace")) for block in read.content or ())
+
+    def stored(self, body: bytes) -> bytes | None:
+        """Plain text only: a thought's signature, say, has no place in a chat."""
+        read = read_body(body)
+        if read is None or any(block.type != "text" for block in read.content or ()):
+            return None
+        return chat_completion(body)
+
+    def assemble(self, payloads: Iterable[bytes], num_choices: int) -> bytes | None:
+        payloads = list(payloads)
+        events = [event for payload in payloads if (event := read_event(payload)) is not None]
+        if any(event.content_block is not None and event.content_block.type != "text" for event in events):
+            return None
+        chunks = CompletionChunks(null_usage=False)
+        try:
+            return assemble((chunk for payload in payloads for chunk in chunks.feed(payload)), num_choices=num_choices)
+        except ValueError:
+            return None
+
+
+def _is_last(payload: bytes) -> bool:
+    if _LAST not in payload:
+        return False
+    event = read_event(payload)
+    return event is not None and event.type == LAST
+
+
+MESSAGES = MessagesFormat()
