@@ -5,7 +5,7 @@ or recorded once and replayed as a whole. So a forward may touch activations thr
 their values.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -176,8 +176,8 @@ class Operations(Protocol):
         """gate_up [T, 2I] -> activation(gate) * up, [T, I]. Shazeer 2020, arXiv:2002.05202."""
         ...
 
-    def pack_experts(self, gate_up: Sequence[tuple[Matrix, Matrix]], down: Sequence[Matrix]) -> PackedWeight:
-        """Of each expert: gate [I, C] and up [I, C], down [C, I]."""
+    def pack_experts(self, gate_up: Iterable[tuple[Matrix, Matrix]], down: Iterable[Matrix]) -> PackedWeight:
+        """Of each expert: gate [I, C] and up [I, C], down [C, I]. None is asked for before the one before is packed."""
         ...
 
     def experts(

@@ -4,7 +4,7 @@ On a CPU everything is float32, and shapes are fixed so that no row's bits depen
 of ROWS rows, attention over tiles that depend on positions alone.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from torch.nn import functional
@@ -84,7 +84,7 @@ class ReferenceOperations:
         gate, up = gate_up.chunk(2, dim=1)
         return _activated(gate, activation) * up
 
-    def pack_experts(self, gate_up: Sequence[tuple[Matrix, Matrix]], down: Sequence[Matrix]) -> PackedWeight:
+    def pack_experts(self, gate_up: Iterable[tuple[Matrix, Matrix]], down: Iterable[Matrix]) -> PackedWeight:
         experts = [(self.pack(pair), self.pack([each])) for pair, each in zip(gate_up, down, strict=True)]
         return PackedWeight(experts, experts[0][1].num_outputs, experts[0][0].num_inputs)
 

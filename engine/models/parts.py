@@ -149,8 +149,9 @@ class Parts:
         def matrix(expert: int, name: str, rows: int, columns: int) -> Matrix:
             return self._matrix(f"{prefix}.experts.{expert}.{name}.weight", (rows, columns))
 
-        gate_up = [(matrix(i, gate, size, hidden), matrix(i, up, size, hidden)) for i in range(config.num)]
-        packed = self._operations.pack_experts(gate_up, [matrix(i, down, hidden, size) for i in range(config.num)])
+        # One by one: a layer's experts together can take more memory than all of them packed.
+        gate_up = ((matrix(i, gate, size, hidden), matrix(i, up, size, hidden)) for i in range(config.num))
+        packed = self._operations.pack_experts(gate_up, (matrix(i, down, hidden, size) for i in range(config.num)))
         rule = ExpertRule(config.per_token, config.normalise, self._activation("silu"))
         router = self._linear({f"{prefix}.gate": config.num}, hidden, bias=False)
         return MixtureOfExperts(self._operations, router, packed, rule)

@@ -1,6 +1,6 @@
 """`Operations` on a CPU: bfloat16 activations, a float32 residual stream, and the C++ kernels of this folder."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 
@@ -80,7 +80,7 @@ class CpuOperations:
     def gated(self, gate_up: torch.Tensor, activation: Activation = "silu") -> torch.Tensor:
         return pointwise.gated(self._machine, gate_up, activation)
 
-    def pack_experts(self, gate_up: Sequence[tuple[Matrix, Matrix]], down: Sequence[Matrix]) -> PackedWeight:
+    def pack_experts(self, gate_up: Iterable[tuple[Matrix, Matrix]], down: Iterable[Matrix]) -> PackedWeight:
         return products.pack_experts(self._machine, gate_up, down, bf16_copy=self._bf16_copy)
 
     def experts(

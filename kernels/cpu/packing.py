@@ -1,7 +1,7 @@
 """Matrices in the panels that the products read (product.h): codes stay codes, floats become bfloat16."""
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import astuple, dataclass, fields
 
 import torch
@@ -73,8 +73,8 @@ class Panels:
         return any(part.bits == 16 for part in self.parts)
 
 
-def pack_panels(machine: Machine, matrices: Sequence[Matrix], *, bf16_copy: bool) -> Panels:
-    """[N_i, K] each. Memory: a byte or half a byte a code and 4 bytes a group; 2 bytes a float.
+def pack_panels(machine: Machine, matrices: Iterable[Matrix], *, bf16_copy: bool) -> Panels:
+    """[N_i, K] each, taken one by one. Memory: a byte or half a byte a code and 4 bytes a group; 2 bytes a float.
 
     bf16_copy: of codes, for prompts' rows: the same numbers, ready.
     """

@@ -1,8 +1,9 @@
 """Products of activations with packed weights: the Python side of product_linear.cpp and product_experts.cpp."""
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import torch
 
@@ -99,13 +100,13 @@ def _product(machine: Machine, x: torch.Tensor, weight: PackedWeight, rows: Rows
 
 
 def pack_experts(
-    machine: Machine, gate_up: Sequence[tuple[Matrix, Matrix]], down: Sequence[Matrix], *, bf16_copy: bool = False
+    machine: Machine, gate_up: Iterable[tuple[Matrix, Matrix]], down: Iterable[Matrix], *, bf16_copy: bool = False
 ) -> PackedWeight:
     """Of each expert gate [I, C], up [I, C] and down [C, I]."""
-    first = pack_panels(machine, [matrix for pair in gate_up for matrix in pair], bf16_copy=bf16_copy)
+    first = pack_panels(machine, chain.from_iterable(gate_up), bf16_copy=bf16_copy)
     second = pack_panels(machine, down, bf16_copy=bf16_copy)
-    size, inner = down[0].shape
-    return PackedWeight(_Experts(first, second, len(down), inner), size, size)
+    inner, size = first.parts[0].num_outputs, second.parts[0].num_outputs
+    return PackedWeight(_Experts(first, second, len(second.parts), inner), size, size)
 
 
 def experts(

@@ -1,5 +1,9 @@
 """Products and experts of every instruction set against their definition; each row against itself in other company."""
 
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 import torch
 
@@ -193,6 +197,30 @@ def test_experts_against_the_twin(operations: CpuOperations, form: int, rule: Ex
     twin = ReferenceOperations(CPU)
     wanted = twin.experts(x.float(), scores.float(), twin.pack_experts(gate_up, down), rule, batch(20, 25))
     assert deviation(found, wanted) < 0.04
+
+
+@pytest.mark.parametrize("form", [4, 16])
+def test_an_expert_is_asked_for_when_the_one_before_is_packed(operations: CpuOperations, form: int) -> None:
+    gate_up, down = expert_matrices(form, 5, 64, 96)
+    at_once = operations.pack_experts(list(gate_up), list(down))
+    alive = weakref.WeakSet[torch.Tensor]()
+
+    def asked(matrices: list[Any]) -> Iterator[Any]:
+        while matrices:
+            assert len(alive) <= 2, "the pair that is being packed"
+            pair = matrices.pop(0)
+            alive.update(each.codes if isinstance(each, QuantisedMatrix) else each for each in _matrices(pair))
+            yield pair
+            del pair
+
+    one_by_one = operations.pack_experts(asked(gate_up), asked(down))
+    x, scores, rule = random(8, 64).bfloat16(), random(8, 5, seed=9).bfloat16(), ExpertRule(2, True, "silu")
+    found = [operations.experts(x, scores, packed, rule, batch(4, 4)) for packed in (at_once, one_by_one)]
+    assert torch.equal(*found)
+
+
+def _matrices(pair: Matrix | tuple[Matrix, Matrix]) -> tuple[Matrix, ...]:
+    return pair if isinstance(pair, tuple) else (pair,)
 
 
 @pytest.mark.parametrize("form", [4, 16])
