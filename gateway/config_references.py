@@ -17,6 +17,7 @@ def check_references(config: Config) -> None:
         *_baseline(config),
         *_proxies(config),
         *_addresses(config),
+        *_azure(config),
     ]
     if faults:
         raise ConfigError(faults)
@@ -105,6 +106,13 @@ def _baseline(config: Config) -> Iterator[str]:
     models = [model.name for model in config.model]
     if config.baseline_model and config.baseline_model not in models:
         yield f"baseline_model: no model named {config.baseline_model!r}{suggest(config.baseline_model, models)}"
+
+
+def _azure(config: Config) -> Iterator[str]:
+    for index, provider in enumerate(config.provider):
+        if provider.kind == "azure" and "/openai" in provider.base_url:
+            where = f"provider[{index}] ({provider.name}).base_url"
+            yield f'{where}: give the resource without /openai; where the URL ends in /openai/v1, the kind is "openai"'
 
 
 def _addresses(config: Config) -> Iterator[str]:

@@ -13,6 +13,7 @@ class _Choice(msgspec.Struct):
 
 class _Chunk(msgspec.Struct):
     choices: list[_Choice] = []
+    usage: Any = None
     error: Any = None
 
 
@@ -20,14 +21,19 @@ _decoder = msgspec.json.Decoder(_Chunk)
 
 
 def is_prelude(payload: bytes) -> bool:
-    """True for a chunk without token, tool call, usage, end or error: after it, another upstream can still answer."""
+    """True for a chunk without token, tool call, usage, end or error: after it, another upstream can still answer.
+
+    Azure begins with what its content filter says of the prompt, in a chunk without choices.
+    """
     if len(payload) > 4096 or b'"choices"' not in payload:
         return False
     try:
         chunk = _decoder.decode(payload)
     except msgspec.DecodeError:
         return False
-    return chunk.error is None and bool(chunk.choices) and not any(map(_says_something, chunk.choices))
+    if chunk.error is not None or chunk.usage is not None:
+        return False
+    return not any(map(_says_something, chunk.choices))
 
 
 def _says_something(choice: _Choice) -> bool:

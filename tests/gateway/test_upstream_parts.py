@@ -221,7 +221,7 @@ def test_a_role_is_no_token(delta: str, prelude: bool) -> None:
 
 @pytest.mark.parametrize(
     "payload",
-    [b"[DONE]", b"{}", b'{"choices":[]}', b'{"choices":[{"delta":{},"finish_reason":"stop"}]}',
+    [b"[DONE]", b"{}", b'{"choices":[],"usage":{}}', b'{"choices":[{"delta":{},"finish_reason":"stop"}]}',
      b'{"choices":[{"index":0,"text":"x"}]}', b'{"choices":"odd"}', b'{"error":{"code":1},"choices":[{"delta":{}}]}'],
 )  # fmt: skip
 def test_all_else_is_for_the_client(payload: bytes) -> None:
