@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from engine.tools.calls.notation import CallReader, Notation
+from engine.tools.calls.notation import CallReader
+from engine.tools.lookahead import begins_call, begins_calls, notation_of, overlap
 from engine.tools.syntax import Syntax
 from engine.tools.types import Arguments, CallBegins, Piece, Text, Tool
 
@@ -74,76 +75,68 @@ class ToolCallParser:
 
     def _find_calls(self) -> bool:
         if self._syntax.is_bare and not self._has_said and not self.num_calls:
-            begins = self._begins_bare()
-            if begins:
-                self._enter("", self._buffer)
-                return True
+            begins = begins_calls(self._buffer, self._syntax.notations, self._tools)
             if begins is None:
                 return False
+            if begins:
+                self._enter("", self._buffer, is_announced=False)
+                return True
         found = [(place, marker) for marker in self._syntax.markers if (place := self._buffer.find(marker)) >= 0]
-        if found:
-            place, marker = min(found)
-            self._say(self._buffer[:place])
-            rest = self._buffer[place + len(marker) :]
-            if self._notation(marker, self._syntax.notations) is not None:  # it is the call's own beginning
-                marker, rest = "", marker + rest
-            self._enter(marker, rest)
-            self._is_announced = True
-            return True
-        kept = max(_overlap(self._buffer, marker) for marker in self._syntax.markers)
-        said, self._buffer = self._buffer[: len(self._buffer) - kept], self._buffer[len(self._buffer) - kept :]
-        self._say(said)
-        return False
+        if not found:
+            kept = max(overlap(self._buffer, marker) for marker in self._syntax.markers)
+            said, self._buffer = self._buffer[: len(self._buffer) - kept], self._buffer[len(self._buffer) - kept :]
+            self._say(said)
+            return False
+        place, marker = min(found)
+        self._say(self._buffer[:place])
+        if notation_of(marker, self._syntax.notations, self._tools):  # it is the call's own beginning
+            marker, end = "", place
+        else:
+            end = place + len(marker)
+        self._enter(marker, self._buffer[end:], is_announced=True)
+        return True
 
-    def _begins_bare(self) -> bool | None:
-        """Whether the answer begins with a call or a list of calls; None when that is still open."""
-        begin = self._buffer.lstrip()
-        is_list = begin.startswith("[")
-        begin = begin[1:].lstrip() if is_list else begin
-        return self._begins(begin, [each for each in self._syntax.notations if is_list or each.stands_alone])
-
-    def _begins(self, text: str, notations: Sequence[Notation]) -> bool | None:
-        answers = [notation.begins(text, self._tools) for notation in notations]
-        return True if True in answers else None if None in answers else False
-
-    def _notation(self, text: str, notations: Sequence[Notation]) -> Notation | None:
-        return next((notation for notation in notations if notation.begins(text, self._tools)), None)
-
-    def _enter(self, marker: str, rest: str) -> None:
+    def _enter(self, marker: str, rest: str, *, is_announced: bool) -> None:
         self._inside, self._undo, self._in_list, self._buffer = "calls", marker, False, rest
+        self._is_announced = is_announced
 
     def _leave(self) -> None:
-        self._inside, self._undo, self._reader, self._is_announced = "text", "", None, False
+        self._inside, self._undo, self._reader = "text", "", None
 
     def _between_calls(self) -> bool:
         """Brackets, commas, blanks; then a call, or the end of them."""
-        first, end_marker = self._buffer[0], self._syntax.end_marker
         may_follow = self._is_announced or self._in_list
         notations = [each for each in self._syntax.notations if may_follow or each.stands_alone]
-        if notation := self._notation(self._buffer, notations):
+        if notation := notation_of(self._buffer, notations, self._tools):
             self._reader, self._has_begun = notation.reader(self._tools), False
             return True
-        if end_marker and self._buffer.startswith(end_marker) and not self._undo.startswith(self._syntax.markers):
-            self._buffer = self._buffer[len(end_marker) :]
+        if self._steps_over_end():
             self._leave()
             return True
-        is_marker = any(map(self._buffer.startswith, self._syntax.markers))
-        expected = (*self._syntax.markers, end_marker)
-        if self._begins(self._buffer, notations) is None or (
-            not is_marker and any(text.startswith(self._buffer) for text in expected)
-        ):
-            return False
-        if not is_marker and self._skips(first):
-            return True
-        self._say(self._unskipped())
+        begins_marker = self._buffer.startswith(self._syntax.markers)
+        if not begins_marker:
+            expected = (*self._syntax.markers, self._syntax.end_marker)
+            if begins_call(self._buffer, notations, self._tools) is None:
+                return False
+            if any(text.startswith(self._buffer) for text in expected):
+                return False
+            if self._steps_over_separator():
+                return True
+        self._say(self._stepped_over())
         self._leave()
         return True
 
-    def _skips(self, first: str) -> bool:
-        """Step over what may stand between calls."""
-        if not (
-            first.isspace() or first in ",;" or (first == "[" and not self._in_list) or (first == "]" and self._in_list)
-        ):
+    def _steps_over_end(self) -> bool:
+        """Of the calls; what ends none is text."""
+        end_marker = self._syntax.end_marker
+        if not end_marker or not self._buffer.startswith(end_marker) or self._undo.startswith(self._syntax.markers):
+            return False
+        self._buffer = self._buffer[len(end_marker) :]
+        return True
+
+    def _steps_over_separator(self) -> bool:
+        first = self._buffer[0]
+        if not first.isspace() and first not in (",", ";", "]" if self._in_list else "["):
             return False
         self._undo += first
         if first == "]" and "[" not in self._undo:  # the end of a list that had calls
@@ -152,7 +145,7 @@ class ToolCallParser:
         self._buffer = self._buffer[1:]
         return True
 
-    def _unskipped(self) -> str:
+    def _stepped_over(self) -> str:
         """What was stepped over, now that no call comes; blanks behind a call are left out."""
         is_after_call = self.num_calls and not self._undo.startswith(self._syntax.markers)
         return self._undo.lstrip() if is_after_call else self._undo
@@ -189,11 +182,3 @@ class ToolCallParser:
         elif text:
             self._pieces.append(Text(self._blank + text))
             self._blank, self._has_said = "", True
-
-
-def _overlap(text: str, marker: str) -> int:
-    """How many of the text's last characters could be the marker's first."""
-    for length in range(min(len(text), len(marker) - 1), 0, -1):
-        if marker.startswith(text[-length:]):
-            return length
-    return 0
