@@ -8,8 +8,9 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable
 from typing import Any, Protocol
 
-from gateway.departure import Departure
+from gateway.departure import Departure, Register
 from gateway.errors import ApiError, ClientClosedRequest
+from gateway.heartbeat import Heartbeat
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -49,8 +50,11 @@ class Answer:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         length = (b"content-length", b"%d" % len(self.body))
         headers = [self.content_type, length, *self.headers]
-        await send({"type": "http.response.start", "status": self.status, "headers": headers})
-        await send({"type": "http.response.body", "body": self.body, "more_body": False})
+        try:
+            await send({"type": "http.response.start", "status": self.status, "headers": headers})
+            await send({"type": "http.response.body", "body": self.body, "more_body": False})
+        except ClientClosedRequest:
+            pass  # it did not read its answer, and nobody is there to be told
 
 
 def error_answer(
@@ -68,35 +72,57 @@ class Source(Protocol):
 
     def events(self) -> AsyncGenerator[bytes, None]: ...
 
+    def broken(self, error: ApiError) -> bytes:
+        """The last bytes of a stream that we have to end early."""
+
     async def close(self) -> None: ...
+
+
+NO_BUFFERING: Headers = [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
 
 
 class StreamAnswer:
     """Server-sent events from a source, relayed as they come."""
 
-    __slots__ = ("headers", "source")
+    __slots__ = ("_register", "headers", "source")
 
-    def __init__(self, source: Source, headers: Headers) -> None:
+    def __init__(self, source: Source, headers: Headers, register: Register | None = None) -> None:
         self.source = source
         self.headers = headers
+        self._register = register
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        no_buffering = ((b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no"))
-        headers = [EVENT_STREAM, *no_buffering, *self.headers]
         events = self.source.events()
         try:
-            async with Departure(receive):
-                await send({"type": "http.response.start", "status": 200, "headers": headers})
-                async for piece in events:
-                    await send({"type": "http.response.body", "body": piece, "more_body": True})
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            await self._relay(events, receive, send)
         except ClientClosedRequest:
             pass  # nobody is there to be told; the source keeps its own books
+        except ApiError as error:
+            await _say(send, self.source.broken(error), more=False)
         finally:
+            if isinstance(send, Heartbeat):
+                send.close()
             await asyncio.shield(self._close(events))
+
+    async def _relay(self, events: AsyncGenerator[bytes, None], receive: Any, send: Any) -> None:
+        async with Departure(receive, self._register) as departure:
+            if isinstance(send, Heartbeat):
+                send.on_stuck = departure.stop
+            await send({"type": "http.response.start", "status": 200, "headers": stream_head(self.headers)})
+            async for piece in events:
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await _say(send, b"", more=False)
 
     async def _close(self, events: AsyncGenerator[bytes, None]) -> None:
         try:
             await events.aclose()
         finally:
             await self.source.close()
+
+
+def stream_head(headers: Headers) -> Headers:
+    return [EVENT_STREAM, *NO_BUFFERING, *headers]
+
+
+async def _say(send: Any, piece: bytes, *, more: bool) -> None:
+    await send({"type": "http.response.body", "body": piece, "more_body": more})

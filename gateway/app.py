@@ -27,6 +27,7 @@ from gateway.api.responses import (
     retrieve_response,
 )
 from gateway.build import apply, open_house
+from gateway.heartbeat import Heartbeat
 from gateway.pipeline import Pipeline
 from gateway.reload import ConfigWatcher
 from gateway.telemetry.log import configure_logging
@@ -78,6 +79,10 @@ def _lifespan(
             house = await open_house(config, stack)
             app.state.house = house
             app.state.pipeline = Pipeline(house)
+            app.state.doors = house.doors
+            app.state.heartbeat = partial(
+                Heartbeat, interval_s=config.server.sse_keepalive_s, patience_s=config.server.slow_client_timeout_s
+            )
             app.state.max_body_bytes = int(config.server.max_body_mb * 1_000_000)
             watcher = ConfigWatcher(path, config, partial(apply, house))
             task = asyncio.create_task(watcher.run(), name="config-watcher")

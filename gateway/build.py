@@ -12,6 +12,7 @@ from gateway.bookkeeping import Bookkeeper
 from gateway.catalog import Catalog
 from gateway.config import CacheConfig, Config, LimitsConfig, home
 from gateway.config_check import ConfigError
+from gateway.doors import Doors
 from gateway.engine_check import engine_options
 from gateway.house import House, Snapshot
 from gateway.ledger.ledger import Ledger
@@ -87,6 +88,7 @@ async def open_house(config: Config, stack: AsyncExitStack) -> House:
         cache=cache,
         backends=backends,
         responses=await Responses.open(database, stack),
+        doors=Doors(config.server.max_concurrent_requests),
         shares=bool(config.store.redis_url),
         snapshot=_snapshot(config, backends, providers),
     )

@@ -13,6 +13,7 @@ ApiError                       (status, type, code)
 ├── ClientClosedRequest        499, logged and never seen by anyone
 ├── UpstreamError              502: every candidate failed; an upstream's own 4xx passes as it came
 │   └── UpstreamTimeout        504
+├── UpstreamRefusal            an upstream's own no, in a stream that has begun
 ├── OverloadedError            503, retry-after
 └── InternalError              500: our bug
 """
@@ -118,6 +119,19 @@ class UpstreamError(ApiError):
 class UpstreamTimeout(UpstreamError):
     status = 504
     code = "upstream_timeout"
+
+
+class UpstreamRefusal(UpstreamError):
+    """Told as it came, though its status can't be any more."""
+
+    def __init__(self, body: dict[str, Any]) -> None:
+        error = body["error"] if isinstance(body.get("error"), dict) else {}
+        code = error.get("code")
+        super().__init__(str(error.get("message") or body), code=None if code is None else str(code))
+        self._body = body
+
+    def body(self) -> dict[str, Any]:
+        return self._body
 
 
 class OverloadedError(ApiError):

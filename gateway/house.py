@@ -7,6 +7,7 @@ from gateway.allowed import may_use, narrowed, narrows_models
 from gateway.bookkeeping import Bookkeeper
 from gateway.catalog import Catalog
 from gateway.config import AUTO, Config
+from gateway.doors import Doors
 from gateway.ledger.ledger import Ledger
 from gateway.ledger.prices import PriceBook
 from gateway.responses.responses import Responses
@@ -67,8 +68,13 @@ class House:
     backends: Backends
     responses: Responses
     snapshot: Snapshot
+    doors: Doors
     shares: bool = False  # limits and exact answers with other gateways, through Redis
     ready: bool = False
+
+    @property
+    def is_ready(self) -> bool:
+        return self.ready and not self.doors.closed
 
     def condition(self) -> dict[str, str]:
         """What works less than well at the moment, in words; "ok" where nothing is to be said."""
@@ -77,6 +83,9 @@ class House:
             "journal": "failing: records are kept in memory" if books.journal_error else "ok",
             "database": "away" if books.database_error or self.authenticator.error else "ok",
         }
+        deployments = self.snapshot.catalog.deployments()
+        if resting := sum(deployment.breaker.state != "closed" for deployment in deployments):
+            found["deployments"] = f"{resting} of {len(deployments)} left alone"
         if self.shares:
             found["redis"] = "ok" if self.limiter.shared else "away: counting in this process"
         return found

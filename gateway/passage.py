@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from gateway.heartbeat import Heartbeat
 from gateway.ids import new_id
 from gateway.ledger.records import AttemptRecord, DecisionRecord, RequestRecord
 from gateway.question import NO_DIRECTIVES, Directives
@@ -29,6 +30,8 @@ class Passage:
     tier_wanted: str | None = None  # by header
     directives: Directives = NO_DIRECTIVES
     headers: tuple[tuple[str, str], ...] = ()  # the client's, for the upstream
+    deadline_s: float | None = None  # for all attempts together; None: the usual one
+    heartbeat: Heartbeat | None = None  # keeps its client's line open meanwhile
     ticket: Ticket = NO_TICKET
     id: str = field(default_factory=new_id)
     started_at: float = field(default_factory=time.time)

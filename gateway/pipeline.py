@@ -10,19 +10,29 @@ from typing import Any
 
 import msgspec
 
-from gateway.answer import EVENT_STREAM, JSON, Answer, Headers, StreamAnswer, encode_headers, error_answer
+from gateway.answer import (
+    EVENT_STREAM,
+    JSON,
+    Answer,
+    Headers,
+    StreamAnswer,
+    encode_headers,
+    error_answer,
+    stream_head,
+)
 from gateway.bookkeeping import Observer
 from gateway.departure import Departure
-from gateway.errors import ApiError, ClientClosedRequest, InternalError, UpstreamError
+from gateway.errors import ApiError, ClientClosedRequest, InternalError, UpstreamError, UpstreamRefusal
 from gateway.estimates import usage_of_unreported, worst_case
 from gateway.headers import describe, settle_up, settle_up_comment
+from gateway.heartbeat import Heartbeat
 from gateway.house import House, Snapshot
 from gateway.ledger.records import Status
 from gateway.passage import Passage
 from gateway.question import Directives
 from gateway.recall import discard, keep, look_up
 from gateway.relay import Relay
-from gateway.routes import choose, explicit, longest_answer
+from gateway.routes import choose, deadline_s, explicit, longest_answer
 from gateway.tenants.gatekeeper import Incoming
 from gateway.upstream import attempts
 from gateway.upstream.attempts import Deployment, Served
@@ -41,6 +51,7 @@ YES = ("1", "true", "yes")
 class Pipeline:
     def __init__(self, house: House) -> None:
         self._house = house
+        self._deadline_s = house.snapshot.config.server.deadline_s or None
 
     async def answer(
         self,
@@ -49,9 +60,11 @@ class Pipeline:
         header: Incoming,
         receive: Any,
         on_admitted: Callable[[], Awaitable[None]] | None = None,
+        heartbeat: Heartbeat | None = None,
     ) -> Answer | StreamAnswer:
         """Raises ApiError for what is refused at the gate; once admitted, a request always gets its record."""
         house, snapshot = self._house, self._house.snapshot  # one config for the whole request
+        house.doors.check()
         principal = await house.authenticator.identify(header("authorization"), header)
         inference = dialect.parse(raw)
         passage = Passage(
@@ -62,6 +75,8 @@ class Pipeline:
             tier_wanted=header("x-tollhouse-tier"),
             directives=Directives.parse(header("cache-control")),
             headers=tuple((name, value) for name in FORWARDED if (value := header(name)) is not None),
+            heartbeat=heartbeat,
+            deadline_s=deadline_s(header("x-tollhouse-timeout-s"), self._deadline_s),
         )
         passage.voice = dialect.voice(inference, passage.id)
         passage.ticket = await house.limiter.admit(principal, passage.id, passage.started_at)
@@ -70,7 +85,7 @@ class Pipeline:
         try:
             if on_admitted is not None:
                 await on_admitted()
-            return await self._serve(passage, snapshot, receive)
+            return await self._in_time(passage, snapshot, receive)
         except ApiError as error:
             return await self._refuse(passage, error)
         except Exception as error:
@@ -80,7 +95,15 @@ class Pipeline:
             await self._refuse(passage, ClientClosedRequest("the gateway was stopped"))
             raise
 
-    async def _serve(self, passage: Passage, snapshot: Snapshot, receive: Any) -> Answer | StreamAnswer:
+    async def _in_time(self, passage: Passage, snapshot: Snapshot, receive: Any) -> Answer | StreamAnswer:
+        """All that is done for a client before its answer begins stops when it leaves, or has to."""
+        async with Departure(receive, self._house.doors) as departure:
+            if passage.inference.stream and passage.heartbeat is not None:
+                passage.heartbeat.on_stuck = departure.stop
+                passage.heartbeat.begin(lambda: stream_head(describe(passage)))
+            return await self._serve(passage, snapshot)
+
+    async def _serve(self, passage: Passage, snapshot: Snapshot) -> Answer | StreamAnswer:
         house = self._house
         decided = explicit(passage, snapshot)
         await look_up(passage, house, snapshot, embed=decided is None)
@@ -88,10 +111,9 @@ class Pipeline:
             return await self._replay(passage, body)
         passage.decision = decided or await choose(passage, house, snapshot)
         await self._reserve(passage, snapshot)
-        async with Departure(receive):
-            served = await self._attempt(passage, snapshot)
+        served = await self._attempt(passage, snapshot)
         if served.is_stream:
-            return StreamAnswer(Relay(passage, served, house), describe(passage))
+            return StreamAnswer(Relay(passage, served, house), describe(passage), house.doors)
         return await self._whole(passage, served)
 
     async def _reserve(self, passage: Passage, snapshot: Snapshot) -> None:
@@ -129,7 +151,8 @@ class Pipeline:
 
         fleets = [catalog.fleet(model) for model in passage.decision.candidates]
         observer = Observer(passage, self._house.bookkeeper)
-        served = await attempts.run(fleets, outbound_for, observer, stream=passage.inference.stream)
+        stream = passage.inference.stream
+        served = await attempts.run(fleets, outbound_for, observer, stream=stream, deadline_s=passage.deadline_s)
         passage.served_model = served.deployment.model
         passage.voice = served.reply.format.voice(passage.id) or passage.voice
         return served
@@ -179,20 +202,30 @@ class Pipeline:
         status: Status = "cancelled" if isinstance(error, ClientClosedRequest) else "error"
         record = self._house.bookkeeper.settle(passage, status=status, http_status=error.status, error_code=error.name)
         await passage.ticket.settle(passage.tokens_used, passage.cost_nanousd)
+        if _has_begun(passage):
+            return Answer(passage.voice.broken(error), content_type=EVENT_STREAM)
         headers = [*describe(passage), *settle_up(record)]
         return error_answer(error, headers, encode=passage.voice.error)
 
 
+def _has_begun(passage: Passage) -> bool:
+    """The stream's headers have left while its client waited: whatever comes is told within it. Final when asked."""
+    if passage.heartbeat is None:
+        return False
+    passage.heartbeat.stop()
+    return passage.heartbeat.opened
+
+
 def _as_wanted(passage: Passage, reply: Reply, body: bytes, headers: Headers) -> Answer:
     """The body as it came; as a stream for a client that asked for one and an upstream that can't."""
-    theirs, voice = encode_headers(reply.headers), passage.voice
+    theirs, voice, has_begun = encode_headers(reply.headers), passage.voice, _has_begun(passage)
     content_type = next((pair for pair in theirs if pair[0] == b"content-type"), JSON)
     headers = [*(pair for pair in theirs if pair is not content_type), *headers]
     if reply.status >= 300 and not is_error(body):
-        error = UpstreamError(
-            f"The upstream answered with HTTP {reply.status} and no reason.", code=f"http_{reply.status}"
-        )
-        return Answer(voice.error(error), status=reply.status, headers=headers)
+        message = f"The upstream answered with HTTP {reply.status} and no reason."
+        error = UpstreamError(message, code=f"http_{reply.status}")
+        told = voice.broken(error) if has_begun else voice.error(error)
+        return Answer(told, status=reply.status, headers=headers, content_type=EVENT_STREAM if has_begun else JSON)
     if passage.inference.stream and reply.status < 300:
         try:
             *payloads, _done = replay(body, include_usage=passage.inference.include_usage)
@@ -201,5 +234,8 @@ def _as_wanted(passage: Passage, reply: Reply, body: bytes, headers: Headers) ->
         else:
             told = voice.events(payloads) + voice.end()
             return Answer(told, content_type=EVENT_STREAM, headers=headers)
+    if has_begun:
+        refusal = UpstreamRefusal(msgspec.json.decode(body))
+        return Answer(voice.broken(refusal), content_type=EVENT_STREAM)
     body = voice.whole(body) if reply.status < 300 else voice.refusal(body, reply.status)
     return Answer(body, status=reply.status, headers=headers, content_type=content_type)

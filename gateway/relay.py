@@ -56,7 +56,7 @@ class Relay:
                 raise ProtocolFailure("the stream ended before the answer did")
         except Exception as error:
             if reader.error is None:
-                yield self._broken(error)
+                yield self.broken(error)
             else:  # the client has seen the upstream's own words for it
                 self._settle("error", UpstreamError.status, UPSTREAM_STREAM_ERROR)
 
@@ -94,7 +94,7 @@ class Relay:
         if body is not None:
             await keep(self._passage, self._house, body, record)
 
-    def _broken(self, error: Exception) -> bytes:
+    def broken(self, error: Exception) -> bytes:
         """An in-band error event, and no [DONE]: a broken answer is never presented as finished."""
         if isinstance(error, ApiError):
             told = error

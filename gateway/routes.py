@@ -1,5 +1,7 @@
 """From a request to the models to try: the client's own word first, then the router's."""
 
+import math
+
 from msgspec.structs import replace
 
 from gateway.allowed import check_model, check_tier, nothing_left
@@ -38,6 +40,23 @@ def explicit(passage: Passage, snapshot: Snapshot) -> Decision | None:
     return Decision(
         tier=catalog.tier_of.get(inference.model, ""), candidates=(inference.model,), reason="explicit model"
     )
+
+
+def deadline_s(wanted: str | None, ours_s: float | None) -> float | None:
+    """For all attempts of a request together: the client's header may lower what the config says.
+
+    Raises InvalidRequestError.
+    """
+    if wanted is None:
+        return ours_s
+    try:
+        seconds = float(wanted)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        message = f"x-tollhouse-timeout-s must be a number of seconds above 0, not {wanted[:40]!r}."
+        raise InvalidRequestError(message, param="x-tollhouse-timeout-s")
+    return seconds if ours_s is None else min(seconds, ours_s)
 
 
 async def choose(passage: Passage, house: House, snapshot: Snapshot) -> Decision:

@@ -14,10 +14,11 @@ async def live() -> dict[str, str]:
 
 @route("/health/ready", http_method=["GET", "HEAD"])
 async def ready(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
-    """200 once models are loaded and keys known. A lost database or Redis is said, and does not make it unready."""
+    """200 once models are loaded and keys known, until the gateway drains. What is lost meanwhile, be it the database,
+    Redis or a deployment, is said and does not make it unready."""
     house = request.app.state.house
-    parts = house.condition()
-    return Response({"status": "ok" if house.ready else "starting", **parts}, status_code=200 if house.ready else 503)
+    status = "ok" if house.is_ready else "draining" if house.doors.closed else "starting"
+    return Response({"status": status, **house.condition()}, status_code=200 if house.is_ready else 503)
 
 
 @get("/metrics")

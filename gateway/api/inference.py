@@ -38,5 +38,7 @@ async def answer(dialect: Dialect, scope: Any, receive: Receive, send: Send) -> 
     """One request of any dialect, from its bytes to the last byte of its answer."""
     raw = await read_post(scope, receive)
     if raw is not None:
-        told = await scope["litestar_app"].state.pipeline.answer(dialect, raw, Headers(scope), receive)
-        await told(scope, receive, send)
+        state = scope["litestar_app"].state
+        heartbeat = state.heartbeat(send)
+        told = await state.pipeline.answer(dialect, raw, Headers(scope), receive, heartbeat=heartbeat)
+        await told(scope, receive, heartbeat)

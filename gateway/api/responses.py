@@ -15,6 +15,7 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from gateway.answer import Answer, StreamAnswer
 from gateway.api.incoming import Headers, read_post
 from gateway.errors import InvalidRequestError
+from gateway.heartbeat import Heartbeat
 from gateway.ids import new_id
 from gateway.responses.kept import KeptStream
 from gateway.responses.responses import Responses
@@ -34,20 +35,23 @@ async def create_response(scope: Scope, receive: Receive, send: Send) -> None:
 async def _create(scope: Any, receive: Receive, send: Send) -> None:
     raw = await read_post(scope, receive)
     if raw is not None:
-        told = await _Creating(scope["litestar_app"].state, raw, Headers(scope), receive).answer()
-        await told(scope, receive, send)
+        state = scope["litestar_app"].state
+        heartbeat = state.heartbeat(send)
+        told = await _Creating(state, raw, Headers(scope), receive, heartbeat).answer()
+        await told(scope, receive, heartbeat)
 
 
 class _Creating:
     """One response in the making."""
 
-    def __init__(self, state: Any, raw: bytes, header: Headers, receive: Receive) -> None:
+    def __init__(self, state: Any, raw: bytes, header: Headers, receive: Receive, heartbeat: Heartbeat) -> None:
         self._state = state
         self._responses: Responses = state.house.responses
         self._ttl_days: float = state.house.snapshot.config.store.responses_ttl_days
         self._raw = raw
         self._header = header
         self._receive = receive
+        self._heartbeat = heartbeat
 
     async def answer(self) -> Answer | StreamAnswer:
         state, header = self._state, self._header
@@ -60,7 +64,9 @@ class _Creating:
         dialect = ResponsesDialect(creation, conversation)
         if creation.background:
             return await self._in_background(creation, dialect)
-        told: Answer | StreamAnswer = await state.pipeline.answer(dialect, self._raw, header, self._receive)
+        told: Answer | StreamAnswer = await state.pipeline.answer(
+            dialect, self._raw, header, self._receive, heartbeat=self._heartbeat
+        )
         if creation.stored:
             await self._stored(told, creation, dialect)
         return told

@@ -2,14 +2,18 @@
 
 import asyncio
 import logging
+import os
 import signal
 import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 from granian.constants import HTTPModes, Interfaces
 from granian.server.embed import Server
 from litestar import Litestar
+
+from gateway.doors import Doors
 
 log = logging.getLogger("tollhouse.server")
 
@@ -45,10 +49,8 @@ def run(config_path: Path, host: str, port: int, grace_s: float, on_ready: Calla
 
 
 async def serve(app: Litestar, host: str, port: int, grace_s: float, on_ready: Callable[[], None]) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    """Until the first signal; a second one ends the process at once."""
+    stop = _on_signals()
     try:
         async with app.lifespan():
             serving = await _serve_until(stop, app, host, port, grace_s, on_ready)
@@ -58,6 +60,21 @@ async def serve(app: Litestar, host: str, port: int, grace_s: float, on_ready: C
         await asyncio.wait({serving}, timeout=_LAST_WORDS_S)
     if serving.done():
         serving.result()  # else it ends with the loop: cancelled here, it would trip over its own last callback
+
+
+def _on_signals() -> asyncio.Event:
+    stop = asyncio.Event()
+
+    def on_signal(number: int) -> None:
+        if stop.is_set():
+            log.warning("a second signal: ending at once; what was under way is booked at the next start")
+            logging.shutdown()
+            os._exit(128 + number)
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, on_signal, number)
+    return stop
 
 
 async def _serve_until(
@@ -82,12 +99,25 @@ async def _serve_until(
     await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
     stopped.cancel()
     if not serving.done():
-        log.info("stopping: no new connections; running answers may take %g s to finish", grace_s)
-        server.stop()  # type: ignore[no-untyped-call]
-        await asyncio.wait({serving}, timeout=grace_s)
-    if not serving.done():
-        log.warning("some answers did not finish within %g s and are cut off", grace_s)
+        await _drain(server, serving, app.state.get("doors") or Doors(), grace_s)
     return serving
+
+
+async def _drain(server: Server, serving: "asyncio.Task[None]", doors: Doors, grace_s: float) -> None:
+    """Running answers finish; while they do, new requests are told to go elsewhere, and load balancers see why.
+
+    What is not finished after the grace is cut off, and told so.
+    """
+    log.info("stopping: no new requests; running answers may take %g s to finish", grace_s)
+    began = time.monotonic()
+    doors.close()
+    await doors.emptied(grace_s)
+    server.stop()  # type: ignore[no-untyped-call]
+    await asyncio.wait({serving}, timeout=max(0.0, began + grace_s - time.monotonic()))
+    if not serving.done():
+        num_cut = doors.clear()
+        log.warning("%d answers did not finish within %g s and are cut off", num_cut, grace_s)
+        await asyncio.wait({serving}, timeout=_LAST_WORDS_S)
 
 
 def _alone(error: BaseException) -> BaseException:

@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 
 from gateway.answer import Source
+from gateway.errors import ApiError
 from gateway.wire.responses_api.voice import ResponsesVoice
 
 
@@ -22,6 +23,9 @@ class KeptStream:
                 if self._voice.over:
                     await self._keep_once()
                 yield piece
+
+    def broken(self, error: ApiError) -> bytes:
+        return self._source.broken(error)
 
     async def close(self) -> None:
         try:

@@ -108,5 +108,8 @@ class Listening:
     def events(self) -> AsyncGenerator[bytes, None]:
         return self._run.follow(self._after)
 
+    def broken(self, error: ApiError) -> bytes:
+        return b""  # the run itself is not: it can be listened to again
+
     async def close(self) -> None:
         pass

@@ -182,11 +182,11 @@ class MisbehavingUpstream:
         watching = asyncio.ensure_future(reader.read(1))
         try:
             done, _ = await asyncio.wait({answering, watching}, return_when=asyncio.FIRST_COMPLETED)
-            if answering not in done:
-                request.hung_up_after_s = time.monotonic() - request.arrived
-                return False
-            await answering
-            return not writer.is_closing()
+            if answering in done and not isinstance(answering.exception(), OSError):
+                await answering
+                return not writer.is_closing()
+            request.hung_up_after_s = time.monotonic() - request.arrived  # one of the two noticed first
+            return False
         finally:
             for future in (answering, watching):
                 future.cancel()

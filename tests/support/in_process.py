@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from gateway.answer import Answer, encode_headers
@@ -14,6 +15,7 @@ from gateway.api.errors import turn_away
 from gateway.build import apply, open_house
 from gateway.config import Config, home, parse
 from gateway.errors import ApiError
+from gateway.heartbeat import Heartbeat
 from gateway.house import House
 from gateway.ledger.records import RequestRecord
 from gateway.pipeline import Pipeline
@@ -161,6 +163,8 @@ class Gate:
     config_text: str
     key: str = ""
     records: list[RequestRecord] = field(default_factory=list)  # settled ones, in order, as the ledger took them
+    keepalive_s: float = 15.0
+    patience_s: float = 30.0
     pipeline: Pipeline = field(init=False)
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
@@ -215,12 +219,14 @@ class Gate:
         self, body: Any, parse: Callable[[bytes], Inference], header: Callable[[str], str | None], line: Line
     ) -> None:
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+        heartbeat = Heartbeat(line.send, self.keepalive_s, self.patience_s)
+        told = partial(self.pipeline.answer, PlainDialect(parse), raw, header, line.receive, heartbeat=heartbeat)
         try:
-            answer: Any = await self.pipeline.answer(PlainDialect(parse), raw, header, line.receive)
+            answer: Any = await told()
         except ApiError as error:  # what the application around the pipeline does with it
             headers = turn_away(error, "POST", "/v1/...", self.house.metrics)
             answer = Answer(error.encode(), status=error.status, headers=encode_headers(headers.items()))
-        await answer({}, line.receive, line.send)
+        await answer({}, line.receive, heartbeat)
 
     async def reconfigure(self, *changes: tuple[str, str]) -> None:
         """Applies the config with some of its text replaced, as an edit of the file would."""
