@@ -80,12 +80,13 @@ class Heartbeat:
             self._latest, self._sending = self._loop.time(), False
 
     def _set_timer(self) -> None:
+        """A message that is begun after this is looked at in time, too: within twice the patience."""
         if self._sending:
             rings_at = self._latest + self._patience_s
-        elif self._interval_s:
-            rings_at = self._latest + self._interval_s
         else:
             rings_at = self._loop.time() + self._patience_s
+            if self._interval_s:
+                rings_at = min(rings_at, self._latest + self._interval_s)
         self._timer = self._loop.call_at(rings_at, self._ring)
 
     def _ring(self) -> None:
