@@ -3,6 +3,7 @@
 Keys: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md#tokenizer.
 """
 
+import itertools
 import logging
 import re
 from typing import Any
@@ -38,18 +39,17 @@ class _Vocabulary:
             raise ModelLoadError(
                 f"tokenizer.ggml.token_type has {len(self._types)} entries for {len(self._tokens)} tokens; {REMEDY}"
             )
-        # Some files give turn markers as user-defined: a user's message could write them then.
-        self._special = [
-            i
-            for i, kind in enumerate(self._types)
-            if kind in (_UNKNOWN, _CONTROL) or (kind == _USER_DEFINED and self._is_turn_marker(self._tokens[i]))
-        ]
+        unusual = [i for i, kind in enumerate(self._types) if kind != _NORMAL]
+        self._special = [i for i in unusual if self._is_special(i)]
         hidden = set(self._special)
-        self._literal = [i for i, kind in enumerate(self._types) if kind == _USER_DEFINED and i not in hidden]
+        self._literal = [i for i in unusual if self._types[i] == _USER_DEFINED and i not in hidden]
 
-    @staticmethod
-    def _is_turn_marker(token: str) -> bool:
-        return token in END_TOKENS or token == "<start_of_turn>"
+    def _is_special(self, token_id: int) -> bool:
+        """Some files give turn markers as user-defined: a user's message could write them then."""
+        kind, token = self._types[token_id], self._tokens[token_id]
+        if kind == _USER_DEFINED:
+            return token in END_TOKENS or token == "<start_of_turn>"
+        return kind in (_UNKNOWN, _CONTROL)
 
     def tokenizer(self) -> Tokenizer:
         kind, pre = self._get("model"), self._get("pre", "default")
@@ -96,9 +96,12 @@ class _Vocabulary:
 
     def _byte_level_bpe(self, rule: PreTokeniser) -> Backend:
         merges = self._strings("merges")
+        if set(map(str.count, merges, itertools.repeat(" "))) != {1}:
+            raise ModelLoadError(f"the file's BPE merges are unusable (one is not of two tokens); {REMEDY}")
+        halves = " ".join(merges).split(" ")  # all at once: they may be 200,000
         backend = _bpe(
             vocab={token: i for i, token in enumerate(self._tokens)},
-            merges=[tuple(merge.split(" ")) for merge in merges],
+            merges=list(zip(halves[::2], halves[1::2], strict=True)),
             ignore_merges=rule.ignore_merges,
         )
         splits = [pre_tokenizers.Split(Regex(pattern), behavior="isolated") for pattern in rule.patterns]

@@ -7,13 +7,14 @@ message that says "<|im_end|>" stays text. Raw prompts are not guarded; whoever 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from engine.detokenizer import Detokenizer
 from engine.errors import ModelLoadError
+from engine.tokenizer.vocabulary import TokenBytes
 
 if TYPE_CHECKING:
     import tokenizers
@@ -40,15 +41,15 @@ class Tokenizer:
     """`backend` splits and merges, and adds nothing; control tokens and the first space are dealt with here.
 
     special_patterns: of control tokens that swallow the white space beside them, with that space.
-    token_bytes: what each id adds to a text, b"" for control tokens. bos_id and eos_id are None when the model has
-    none; `eos_ids` holds every token that ends an answer. Raises ModelLoadError when one of them is no token id.
+    token_bytes: b"" for control tokens. bos_id and eos_id are None when the model has none; `eos_ids` holds every token
+    that ends an answer. Raises ModelLoadError when one of them is no token id.
     """
 
     def __init__(
         self,
         backend: tokenizers.Tokenizer,
         *,
-        token_bytes: Sequence[bytes],
+        token_bytes: TokenBytes,
         special_tokens: dict[str, int],
         bos_id: int | None,
         eos_id: int | None,
@@ -67,7 +68,7 @@ class Tokenizer:
                 )
         self._backend = backend
         self._backend.encode_special_tokens = True  # special tokens are cut out by `_special`, not by the backend
-        self._bytes = list(token_bytes)
+        self._bytes = token_bytes
         self._space_prefix = space_prefix
         self.vocab_size = len(token_bytes)
         self.special_tokens = special_tokens

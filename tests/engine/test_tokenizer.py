@@ -93,6 +93,7 @@ def test_a_message_cannot_write_control_tokens(tokenizer: Tokenizer) -> None:
         ({"tokenizer.ggml.pre": "martian"}, "martian"),
         ({"tokenizer.ggml.merges": []}, "download it again"),
         ({"tokenizer.ggml.merges": ["a b c"]}, "merges are unusable"),
+        ({"tokenizer.ggml.merges": ["a b c", "d"]}, "merges are unusable"),
         ({"tokenizer.ggml.pre": ["smollm"]}, "pre-tokeniser"),
         ({"tokenizer.ggml.token_type": [1, 1]}, "token_type has 2 entries for 49152 tokens"),
         ({"tokenizer.ggml.bos_token_id": [1]}, r"bos token's id is \[1\]"),
