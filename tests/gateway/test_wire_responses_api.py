@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -229,6 +230,90 @@ def test_a_tool_that_is_no_function_is_named() -> None:
     assert error.code == "unsupported_tool"
 
 
+@pytest.mark.parametrize("depth", [300, 600, 650, 700, 750, 900, 980, 100_000])
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"model":"m","input":[{"role":"user","content":"x","y":%s}]}',
+        '{"model":"m","input":"x","tools":[{"type":"function","name":"f","parameters":{"a":%s}}]}',
+        '{"model":"m","input":"x","text":{"format":{"type":"json_schema","name":"n","schema":{"a":%s}}}}',
+    ],
+)
+def test_what_is_read_can_be_told_again_in_deeper_places(body: str, depth: int) -> None:
+    try:
+        creation = parse_create((body % ("[" * depth + "]" * depth)).encode(), ID)
+    except InvalidRequestError:
+        return
+    chat_inference(creation, creation.items)
+    told = {"event": {"response": ResponsesVoice(creation).response}, "items": creation.items}
+    for _ in range(150):
+        told = {"deeper": told}
+    json.loads(msgspec.json.encode(told))
+
+
+RICH = {
+    "model": "m",
+    "input": [
+        {"role": "developer", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "input_text", "text": "?"}, {"type": "input_image", "image_url": "u"}]},
+        {"type": "reasoning", "id": "rs_1", "summary": [], "content": []},
+        CALL,
+        RESULT | {"output": [{"type": "input_text", "text": "rain"}]},
+        {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]},
+        {"type": "item_reference", "id": "msg_1"},
+    ],
+    "tools": [TOOL],
+    "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "weather"}]},
+    "text": {"format": {"type": "json_schema", "name": "n", "schema": {}}, "verbosity": "low"},
+    "reasoning": {"effort": "low"},
+    "include": ["message.output_text.logprobs"],
+    "metadata": {"a": "b"},
+    "stream": True,
+    "stream_options": {},
+    "store": True,
+    "truncation": "auto",
+}
+ODD = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.text(max_size=3) | st.sampled_from(["message", "function"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["type", "id", "name", "x"]), inner),
+    max_leaves=4,
+)
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(place for name, each in inner for place in places(each, (*path, name)))]
+
+
+@settings(deadline=None, max_examples=400)
+@given(st.sampled_from(places(RICH)[1:]), ODD, st.booleans())
+def test_one_odd_value_anywhere_is_refused_or_told_well(path: tuple[Any, ...], odd: Any, drop: bool) -> None:
+    body = json.loads(json.dumps(RICH))
+    *parents, name = path
+    place = body
+    for parent in parents:
+        place = place[parent]
+    if drop:
+        del place[name]
+    else:
+        place[name] = odd
+    try:
+        creation = parse_create(json.dumps(body).encode(), ID)
+        chat_inference(creation, [item for item in creation.items if item["type"] != "item_reference"])
+    except InvalidRequestError:
+        return
+    ResponsesVoice(creation).whole(json.dumps(completion("x")).encode())
+
+
+def test_an_operator_may_forbid_that_anything_is_stored() -> None:
+    body = {"model": "m", "input": "x", "store": True}
+    creation = parse_create(json.dumps(body).encode(), ID, may_store=False)
+    assert not creation.stored
+    assert ResponsesVoice(creation).response["store"] is False
+    with pytest.raises(InvalidRequestError, match="background"):
+        parse_create(json.dumps(body | {"background": True}).encode(), ID, may_store=False)
+
+
 # Out
 
 
@@ -403,7 +488,7 @@ DELTAS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(DELTAS)
 def test_whatever_order_things_come_in_the_events_add_up_to_the_response(deltas: list[dict[str, Any]]) -> None:
     told = tell(ResponsesVoice(create()), *map(chunk, deltas), chunk({}, "stop"))

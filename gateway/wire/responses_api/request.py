@@ -8,6 +8,7 @@ from msgspec import Meta
 from gateway.errors import InvalidRequestError
 from gateway.wire.body import Probability, Temperature, check_model, decode_body, invalid, missing
 from gateway.wire.responses_api.input_items import check_items, normalise
+from gateway.wire.responses_api.shapes import check_depth
 from gateway.wire.responses_api.tools import check_tool_choice, check_tools
 
 INCLUDABLE = frozenset(
@@ -129,6 +130,7 @@ def parse_create(raw: bytes, response_id: str, *, may_store: bool = True) -> Cre
     fields, wants = decode_body(raw, _decoder)
     wants.store = may_store and wants.store is not False
     check_model(wants.model)
+    check_depth(raw, wants.input, wants.tools, wants.tool_choice, wants.text)
     _check_unsupported(fields)
     _check_company(wants)
     _check_text(wants.text)
