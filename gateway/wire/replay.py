@@ -14,7 +14,12 @@ from gateway.wire.sse import DONE
 
 PIECE_CHARACTERS = 24
 _WORD = re.compile(r"\s*\S{1,24}|\s+\Z")
-_PIECEWISE = ("content", "refusal", "reasoning_content", "reasoning")  # texts that streams bring bit by bit
+_PIECEWISE = (
+    "reasoning_content",
+    "reasoning",
+    "content",
+    "refusal",
+)  # texts that streams bring bit by bit, in this order
 
 
 def replay(body: bytes, *, include_usage: bool = False) -> list[bytes]:

@@ -22,7 +22,7 @@ from gateway.pipeline import Pipeline
 from gateway.tenants.registry import create_key, create_tenant
 from gateway.tenants.types import Limits
 from gateway.wire.chat import parse_chat
-from gateway.wire.dialect import PlainDialect
+from gateway.wire.dialect import Dialect, PlainDialect
 from gateway.wire.inference import Inference
 from tests.faults.misbehaving import MisbehavingUpstream
 
@@ -204,23 +204,22 @@ class Gate:
         *,
         key: str | None = None,
         line: Line | None = None,
+        dialect: Dialect | None = None,
         **headers: str,
     ) -> Line:
         """One request, in a task of its own as a server would have it. `headers`: with underscores for dashes."""
         line = line or Line()
-        await asyncio.create_task(self._serve(body, parse, self.headers(key, **headers), line))
+        await asyncio.create_task(self._serve(body, dialect or PlainDialect(parse), self.headers(key, **headers), line))
         return line
 
     def headers(self, key: str | None = None, **headers: str) -> Callable[[str], str | None]:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         return ({"authorization": f"Bearer {self.key if key is None else key}"} | named).get
 
-    async def _serve(
-        self, body: Any, parse: Callable[[bytes], Inference], header: Callable[[str], str | None], line: Line
-    ) -> None:
+    async def _serve(self, body: Any, dialect: Dialect, header: Callable[[str], str | None], line: Line) -> None:
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
         heartbeat = Heartbeat(line.send, self.keepalive_s, self.patience_s)
-        told = partial(self.pipeline.answer, PlainDialect(parse), raw, header, line.receive, heartbeat=heartbeat)
+        told = partial(self.pipeline.answer, dialect, raw, header, line.receive, heartbeat=heartbeat)
         try:
             answer: Any = await told()
         except ApiError as error:  # what the application around the pipeline does with it
