@@ -49,7 +49,7 @@ class Responses:
 
     async def find(self, tenant_id: str, id: str) -> StoredResponse:
         """As it stands. Raises NotFoundError, for another tenant's too, and StoreUnavailable."""
-        if (run := self.runs.get(tenant_id, id)) is not None:
+        if (run := self.runs.get(tenant_id, id)) is not None and not run.over:
             return run.current
         found = await self.shelf.find(tenant_id, id)
         if found is None:

@@ -261,6 +261,9 @@ async def test_a_run_is_seen_everywhere_and_ends_by_itself(room: Responses, else
     await run.run.task
     assert (await elsewhere.find("t1", run.id)).response["output"][0]["content"][0]["text"] == "x"
     assert run.script.closed
+    await elsewhere.remove("t1", run.id)
+    with pytest.raises(NotFoundError):
+        await room.find("t1", run.id)
 
 
 async def test_a_run_is_cancelled_from_elsewhere(room: Responses, elsewhere: Responses) -> None:
