@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from gateway.config import home, load
-from gateway.store.budget_tables import metadata  # with all the others
+from gateway.store.file_tables import metadata  # with all the others
 from gateway.store.url import parse_url, sqlite_url
 
 

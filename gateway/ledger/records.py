@@ -71,5 +71,6 @@ class RequestRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     namespace: str | None = None
     user: str | None = None  # the request's own `user` field
     config_hash: str = ""
+    batch_id: str | None = None  # the batch that it was a line of
     attempts: tuple[AttemptRecord, ...] = ()
     decision: DecisionRecord | None = None

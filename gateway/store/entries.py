@@ -92,6 +92,7 @@ def _request(record: RequestRecord) -> Values:
         "namespace": _text(record.namespace),
         "user": _text(record.user),
         "config_hash": record.config_hash,
+        "batch_id": record.batch_id,
     }
 
 

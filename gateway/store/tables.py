@@ -189,6 +189,7 @@ requests = Table(
     Column("namespace", Text),
     Column("user", Text),
     Column("config_hash", String(64), nullable=False),
+    Column("batch_id", String(64)),  # the batch that the request was a line of
     Index(None, "started_at"),
     Index(None, "tenant_id", "started_at"),
 )

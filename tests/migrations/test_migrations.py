@@ -15,10 +15,10 @@ from sqlalchemy import Connection, inspect, text
 
 import migrations
 from gateway.ledger.records import AttemptRecord, RequestRecord
-from gateway.store.budget_tables import metadata
 from gateway.store.database import Database
 from gateway.store.entries import insert_entries
 from gateway.store.errors import StoreConfigError
+from gateway.store.file_tables import metadata
 from gateway.store.migrate import downgrade_to, upgrade_to_head
 from gateway.wire.usage import Usage
 
