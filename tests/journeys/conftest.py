@@ -6,6 +6,7 @@ from pathlib import Path
 import openai
 import pytest
 
+from tests.faults.anthropic_behaviours import CLAUDES
 from tests.faults.misbehaving import MisbehavingUpstream
 from tests.faults.misbehaviours import SCRIPTS
 from tests.support.server import Gateway
@@ -38,6 +39,18 @@ first_token_timeout_s = 5.0
 name = "keyless"
 base_url = "{upstream}"
 api_key_env = "A_KEY_THAT_NOBODY_SETS"
+
+[[provider]]
+name = "anthropic"
+kind = "anthropic"
+base_url = "{upstream}"
+max_retries = 0
+
+[[model]]
+name = "claude*"
+provider = "anthropic"
+input_usd_per_mtok = 1.0
+output_usd_per_mtok = 2.0
 
 [[model]]
 name = "smollm2"
@@ -88,7 +101,7 @@ tasks = ["code", "maths"]
 
 @pytest.fixture(scope="session")
 def upstream() -> Iterator[MisbehavingUpstream]:
-    server = MisbehavingUpstream(SCRIPTS)
+    server = MisbehavingUpstream(SCRIPTS | CLAUDES)
     server.start()
     yield server
     server.stop()
