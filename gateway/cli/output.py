@@ -53,5 +53,11 @@ def money(nanousd: int, decimals: int) -> str:
     return f"{sign}${whole:,}.{fraction:0{decimals}d}"
 
 
+def exact_money(nanousd: int) -> str:
+    """Not rounded: as many decimals as it has, at least cents."""
+    decimals = next((digits for digits in range(2, 9) if nanousd % 10 ** (9 - digits) == 0), 9)
+    return money(nanousd, decimals)
+
+
 def share(part: int, whole: int) -> str:
     return f"{100 * part / whole:.0f}%" if whole else ""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gateway.cli.options import config_option, load_config, with_database
-from gateway.cli.output import console, money, table
+from gateway.cli.output import console, exact_money, table
 
 if TYPE_CHECKING:
     from gateway.store.database import Database
@@ -94,7 +94,7 @@ def set_(
         row, rows = with_database(config, work)
     except DuplicateRow as error:
         raise click.ClickException(f"{model} has a price from {valid_from:%Y-%m-%d %H:%M} UTC on already") from error
-    shown = ", ".join(map(_exact, row.amounts))
+    shown = ", ".join(map(exact_money, row.amounts))
     click.echo(f"{model}: {shown} per million tokens in, out, cached, from {row.valid_from:%Y-%m-%d %H:%M} UTC on")
     ruling = _in_force(rows).get(model)
     if ruling is not None and ruling.valid_from > row.valid_from:
@@ -118,14 +118,10 @@ def list_(history: bool, config_path: Path) -> None:
     for row in sorted(rows, key=lambda row: row.model):  # stable: each model's stay in the order of time
         state = "to come" if row.valid_from > now else "in force" if row is ruling[row.model] else "past"
         if history or state != "past":
-            shown.add_row(row.model, *map(_exact, row.amounts), f"{row.valid_from:%Y-%m-%d %H:%M}", row.source, state)
+            shown.add_row(
+                row.model, *map(exact_money, row.amounts), f"{row.valid_from:%Y-%m-%d %H:%M}", row.source, state
+            )
     console().print(shown)
-
-
-def _exact(nanousd: int) -> str:
-    """A price is not rounded: as many decimals as it has, at least cents."""
-    decimals = next((digits for digits in range(2, 9) if nanousd % 10 ** (9 - digits) == 0), 9)
-    return money(nanousd, decimals)
 
 
 def _in_force(rows: "list[PriceRow]") -> "dict[str, PriceRow]":

@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from gateway.cli.budgets import budgets_group
 from gateway.cli.config import config_group
 from gateway.cli.costs import costs
 from gateway.cli.db import db_group
@@ -43,6 +44,7 @@ for command in (
     models_group,
     tenants_group,
     keys_group,
+    budgets_group,
     prices_group,
     costs,
     config_group,

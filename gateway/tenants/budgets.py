@@ -127,5 +127,4 @@ def _check(period: str, amount_nanousd: int, warn_percents: tuple[int, ...], web
         try:
             check_url(webhook_url, guard)
         except ForbiddenAddress as error:
-            hint = "; [security] allow_private_webhooks permits private ones" if guard == "public" else ""
-            raise InvalidValue(f"webhook: {error}{hint}") from error
+            raise InvalidValue(f"webhook: {error}") from error

@@ -25,6 +25,7 @@ class RedisLink:
         self._redis = _connect(url)
         self._scripts: dict[str, Any] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._closed = False
         self.available = True
 
     async def run(self, script: str, keys: list[str], arguments: list[Any]) -> Any:
@@ -40,14 +41,19 @@ class RedisLink:
             self._lose(error)
             raise RedisAway from error
 
+    async def run_on(self, script: str, keys: list[str], arguments: list[Any]) -> Any:
+        """`run`, to its end: whoever is cancelled meanwhile must not tear a connection down."""
+        return await asyncio.shield(self.spawn(self.run(script, keys, arguments)))
+
     def spawn(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
-        """Runs to its end, whoever waits for it: a client that leaves must not tear a connection down."""
+        """Runs to its end, whoever waits for it."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
         return task
 
     async def aclose(self) -> None:
+        self._closed = True
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -60,7 +66,7 @@ class RedisLink:
             self.spawn(self._probe())
 
     async def _probe(self) -> None:
-        while not self.available:
+        while not (self.available or self._closed):  # a cancellation alone can get lost in the client's own timeouts
             await asyncio.sleep(_PROBE_S)
             try:
                 await self._redis.ping()

@@ -5,6 +5,7 @@ word that each key of spending is born with; `on_new_epoch` is told whose spendi
 """
 
 import asyncio
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, cast
@@ -83,7 +84,7 @@ class SharedCounts:
             *spending_keys(terms, claim.at),
             *(bucket_key(terms, "tokens", q) for q in terms.tokens),
         ]
-        *found, day, month = await self._link.run(scripts.SETTLE, keys, arguments)
+        *found, day, month = await self._link.run_on(scripts.SETTLE, keys, arguments)
         if allowances:
             self._note_epochs(claim, (day, month))
         if "" in found[::2]:
@@ -102,9 +103,9 @@ class SharedCounts:
         arguments: list[Any] = [new_id()]
         for balance in balances:
             arguments += [1 + periods.index(balance.period), balance.allowance.owner.id, balance.spent]
-        arguments += [int((period.end + OLD_S) * 1000) for period in periods]
+        arguments += [int((max(period.end, time.time()) + OLD_S) * 1000) for period in periods]
         keys = [spent_key(tenant_id, period) for period in periods]
-        found = await self._link.run(scripts.RAISE, keys, arguments)
+        found = await self._link.run_on(scripts.RAISE, keys, arguments)
         return tuple(
             Balance(balance.allowance, balance.period, int(spent))
             for balance, spent in zip(balances, found, strict=True)
@@ -126,7 +127,7 @@ class SharedCounts:
                 held = [claim for claim in claims[start : start + _BATCH] if claim.id in self._leases]
                 arguments = [part for claim in held for part in (claim.id, held_by(claim))]
                 with suppress(RedisAway):  # tried again next time
-                    await self._link.run(scripts.RENEW, lease_keys(claims[0].terms), [self._lease_ms, *arguments])
+                    await self._link.run_on(scripts.RENEW, lease_keys(claims[0].terms), [self._lease_ms, *arguments])
 
     async def _admit(self, claim: Claim) -> Tally:
         terms, num_slots = claim.terms, len(claim.terms.slots)

@@ -11,7 +11,7 @@ import asyncio
 import ipaddress
 import socket
 from collections.abc import Iterator
-from typing import Literal
+from typing import Literal, NoReturn
 from urllib.parse import urlsplit
 
 Guard = Literal["public", "not-metadata"]
@@ -46,7 +46,7 @@ def check_address(address: str, guard: Guard) -> None:
         if any(each in network for network in METADATA if network.version == each.version):
             raise ForbiddenAddress(f"{address} belongs to a cloud's metadata or is link-local: not connected")
         if guard == "public" and (not each.is_global or each.is_multicast):
-            raise ForbiddenAddress(f"{address} is not a public address: not connected")
+            _refuse_private(address)
 
 
 def check_url(url: str, guard: Guard) -> None:
@@ -63,7 +63,7 @@ def check_url(url: str, guard: Guard) -> None:
     if (literal := _literal(host)) is not None:
         check_address(literal, guard)
     elif guard == "public" and (host == "localhost" or host.endswith(".localhost")):
-        raise ForbiddenAddress(f"{host} is not a public address: not connected")
+        _refuse_private(host)
 
 
 async def resolve(host: str, port: int, guard: Guard) -> list[str]:
@@ -74,6 +74,10 @@ async def resolve(host: str, port: int, guard: Guard) -> list[str]:
     for address in addresses:
         check_address(address, guard)
     return addresses
+
+
+def _refuse_private(host: str) -> NoReturn:
+    raise ForbiddenAddress(f"{host} is not a public address ([security] allow_private_webhooks): not connected")
 
 
 def _literal(host: str) -> str | None:
