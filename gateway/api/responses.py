@@ -4,7 +4,6 @@ Creating is a dialect like any other, but for two things: the conversation befor
 is stored before its last byte leaves.
 """
 
-import asyncio
 from functools import partial
 from typing import Annotated, Any
 
@@ -19,7 +18,7 @@ from gateway.heartbeat import Heartbeat
 from gateway.ids import new_id
 from gateway.responses.kept import KeptStream
 from gateway.responses.responses import Responses
-from gateway.responses.run import Listening, Run
+from gateway.responses.run import Listening, Run, nobody_leaves
 from gateway.wire.responses_api.dialect import ResponsesDialect
 from gateway.wire.responses_api.listing import Order, deleted_object, items_list
 from gateway.wire.responses_api.request import Creation, parse_create
@@ -86,16 +85,12 @@ class _Creating:
     async def _in_background(self, creation: Creation, dialect: ResponsesDialect) -> Answer | StreamAnswer:
         stored = self._responses.record(self._tenant_id, creation, dialect.answer.response, self._ttl_days)
         run = Run(stored, dialect.answer, streams=creation.stream)
-        serve = partial(self._state.pipeline.answer, dialect, self._raw, self._header, _nobody_leaves)
+        serve = partial(self._state.pipeline.answer, dialect, self._raw, self._header, nobody_leaves)
         refusal = await self._responses.runs.begin(run, self._turns, serve)
         if refusal is not None:
             return refusal
-        return StreamAnswer(Listening(run), []) if creation.stream else Answer(stored.body)
-
-
-async def _nobody_leaves() -> Any:
-    """What a run in the background hears of its client."""
-    await asyncio.Event().wait()
+        doors = self._state.house.doors
+        return StreamAnswer(Listening(run), [], doors) if creation.stream else Answer(stored.body)
 
 
 @get("/v1/responses/{response_id:str}")
@@ -116,7 +111,8 @@ async def retrieve_response(
             "Only a response created with background=true and stream=true can be streamed, and not long after its end."
         )
         raise InvalidRequestError(message, param="stream")
-    return StreamAnswer(Listening(run, -1 if starting_after is None else starting_after), [])
+    listening = Listening(run, -1 if starting_after is None else starting_after)
+    return StreamAnswer(listening, [], request.app.state.house.doors)
 
 
 @post("/v1/responses/{response_id:str}/cancel")

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -9,7 +10,7 @@ from msgspec.structs import replace
 from gateway.answer import Answer, StreamAnswer
 from gateway.errors import ApiError
 from gateway.responses.types import StoredResponse
-from gateway.wire.responses_api.voice import ResponsesVoice
+from gateway.wire.responses_api.voice import ResponsesVoice, error_event
 
 
 class Run:
@@ -22,6 +23,7 @@ class Run:
         self.task: asyncio.Task[Answer | None] | None = None
         self._events: list[bytes] = []  # each under its sequence number
         self._news = asyncio.Event()
+        self._refused = False
         self._stopping = False
         self._why: ApiError | None = None
 
@@ -39,15 +41,21 @@ class Run:
             self.voice.start()
 
     async def hear(self, told: Answer | StreamAnswer) -> None:
-        """Takes in what the pipeline says, to its end."""
-        if isinstance(told, StreamAnswer):
-            try:
-                async for piece in told.source.events():
-                    self._add(piece)
-            finally:
-                await asyncio.shield(told.source.close())
-        elif self.streams:
-            self._add(told.body if told.status < 300 else self.voice.verdict())
+        """Takes in what the pipeline says, to its end, as a client that never leaves."""
+        await told({}, nobody_leaves, self._take)
+        if self.streams and self._refused:
+            self._add(self.voice.verdict())
+
+    async def _take(self, message: dict[str, Any]) -> None:
+        """ASGI's `send`."""
+        if message["type"] == "http.response.start":
+            self._refused = message["status"] >= 300
+        elif not self._refused:
+            self._add(message["body"])
+
+    @property
+    def num_events(self) -> int:
+        return len(self._events)
 
     async def follow(self, after: int = -1) -> AsyncGenerator[bytes, None]:
         """The events whose sequence number is above `after`, as they come, until the response has ended."""
@@ -98,6 +106,11 @@ class Run:
         self._news = asyncio.Event()
 
 
+async def nobody_leaves() -> Any:
+    """ASGI's `receive`: what is heard of a client that isn't there."""
+    await asyncio.Event().wait()
+
+
 class Listening:
     """A run as the source of a stream; whoever leaves it leaves the run alone."""
 
@@ -109,7 +122,8 @@ class Listening:
         return self._run.follow(self._after)
 
     def broken(self, error: ApiError) -> bytes:
-        return b""  # the run itself is not: it can be listened to again
+        """The run itself is not: it can be listened to again."""
+        return error_event(error, self._run.num_events)
 
     async def close(self) -> None:
         pass

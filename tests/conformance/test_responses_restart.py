@@ -12,7 +12,8 @@ from tests.support.server import Gateway
 
 def test_a_restart_is_honest_about_what_ran(upstream: MisbehavingUpstream, tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
-    config.write_text(CONFIG.format(upstream=upstream.base_url))
+    impatient = "[server]\nshutdown_grace_s = 1.0\n"
+    config.write_text(impatient + CONFIG.format(upstream=upstream.base_url))
     with Gateway(config, tmp_path / "home") as gateway:
         key = gateway.key("acme")
         with openai.OpenAI(base_url=gateway.base_url, api_key=key, max_retries=5) as client:
@@ -30,7 +31,7 @@ def test_a_restart_is_honest_about_what_ran(upstream: MisbehavingUpstream, tmp_p
             assert client.responses.retrieve(whole.id) == whole
             assert client.responses.retrieve(killed).status in ("queued", "in_progress", "failed")
             stopped = start_one("stopped")
-            gateway.stop()
+            gateway.stop()  # and the upstream takes longer than the grace
             gateway.start()
             assert client.responses.retrieve(stopped).status == "failed"
             deadline = time.monotonic() + 30

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import text
 
 from gateway.answer import Answer, StreamAnswer
-from gateway.errors import InvalidRequestError, NotFoundError, OverloadedError, RateLimitError
+from gateway.errors import ApiError, InvalidRequestError, NotFoundError, OverloadedError, RateLimitError
 from gateway.ids import new_id
 from gateway.responses import runs, shelf
 from gateway.responses.responses import Responses
@@ -215,6 +215,9 @@ class Script:
         self.spoke.set()
         await self.go_on.wait()
         yield self.voice.end()
+
+    def broken(self, error: ApiError) -> bytes:
+        return self.voice.broken(error)
 
     async def close(self) -> None:
         self.closed = True

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.errors import InvalidRequestError, UpstreamError, UpstreamTimeout
-from gateway.wire.responses_api.voice import ResponsesVoice
+from gateway.wire.responses_api.voice import ResponsesVoice, error_event
 from tests.conformance.openai_schemas import conforms
 from tests.faults.misbehaviours import USAGE, chunk, completion
 from tests.support.responses_api import ID, TOOL, create
@@ -181,6 +181,11 @@ def test_a_payload_that_is_none_breaks_the_stream(nonsense: bytes) -> None:
 def test_refusals_name_the_clients_field() -> None:
     error = InvalidRequestError("no such schema", param="response_format")
     assert json.loads(ResponsesVoice(create()).error(error))["error"]["param"] == "text.format"
+
+
+def test_an_error_that_is_not_the_responses_own() -> None:
+    (told,) = events(error_event(UpstreamTimeout("too late"), 0))
+    assert (told["type"], told["code"], told["message"]) == ("error", "upstream_timeout", "too late")
 
 
 def test_nothing_of_a_streams_cut_changes_what_is_told() -> None:

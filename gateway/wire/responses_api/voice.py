@@ -149,9 +149,20 @@ class ResponsesVoice:
         return self._frame({"type": kind, "response": self.response})
 
     def _frame(self, event: Event) -> bytes:
-        event["sequence_number"] = self._num_events
+        number = self._num_events
         self._num_events += 1
-        return b"event: %b\ndata: %b\n\n" % (event["type"].encode(), msgspec.json.encode(event))
+        return _framed(event, number)
+
+
+def error_event(error: ApiError, sequence_number: int) -> bytes:
+    """For whoever can be told nothing of the response itself."""
+    told = {"type": "error", "code": error.code, "message": error.message, "param": error.param}
+    return _framed(told, sequence_number)
+
+
+def _framed(event: Event, sequence_number: int) -> bytes:
+    event["sequence_number"] = sequence_number
+    return b"event: %b\ndata: %b\n\n" % (event["type"].encode(), msgspec.json.encode(event))
 
 
 def _told(body: dict[str, Any]) -> dict[str, Any]:
