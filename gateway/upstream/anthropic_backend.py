@@ -19,6 +19,7 @@ from gateway.wire.members import decode_members
 from gateway.wire.messages.chat_request import messages_request
 from gateway.wire.messages.completion import CompletionChunks, chat_completion
 from gateway.wire.messages.errors import openai_error, said
+from gateway.wire.messages.passing import without_unsigned
 from gateway.wire.messages.request import API
 from gateway.wire.splice import splice_members
 from gateway.wire.sse import DONE
@@ -55,11 +56,13 @@ class AnthropicBackend(HttpBackend):
             longest = outbound.longest_answer or DEFAULT_MAX_TOKENS
             body = messages_request(outbound.inference, outbound.upstream_model, longest)
             return "messages", body, _encoded(VERSION)
-        model = {"model": msgspec.json.encode(outbound.upstream_model)}
+        changes = {"model": msgspec.json.encode(outbound.upstream_model)}
+        if native.unsigned:
+            changes["messages"] = without_unsigned(native.fields["messages"])
         versions = (
             native.headers if any(name == VERSION[0] for name, _ in native.headers) else (VERSION, *native.headers)
         )
-        return "messages", splice_members(native.raw, native.fields, model), _encoded(*versions)
+        return "messages", splice_members(native.raw, native.fields, changes), _encoded(*versions)
 
     async def send(self, outbound: Outbound) -> Reply:
         reply = await super().send(outbound)

@@ -36,6 +36,7 @@ class Native(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     fields: dict[str, msgspec.Raw]  # as Inference.fields
     headers: tuple[tuple[str, str], ...] = ()  # that belong to the request: versions, betas
     lost: tuple[str, ...] = ()  # what the translation could not say, in words
+    unsigned: bool = False  # it holds thoughts of another model than the API's own, who wants to see none of them
 
 
 class Inference(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -199,6 +199,21 @@ async def test_a_stream_torn_anywhere(gate: Gate) -> None:
     assert gate.record.status == "ok"
 
 
+async def test_thoughts_of_models_that_sign_none_are_not_shown_to_one_that_does(gate: Gate) -> None:
+    signed = {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}
+    answer = {"type": "text", "text": "Yes."}
+    turns = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": [{"type": "thinking", "thinking": "Oh.", "signature": ""}, signed, answer]},
+        {"role": "user", "content": "Sure?"},
+    ]
+    await ask(gate, "claude", messages=turns)
+    (sent,) = gate.upstream.of("claude")
+    assert sent.json["messages"] == [turns[0], {"role": "assistant", "content": [signed, answer]}, turns[2]]
+    await ask(gate, "probe/ok", messages=turns)
+    assert gate.upstream.of("ok")[0].json["messages"][1]["reasoning_content"] == "Oh."
+
+
 async def test_usage_and_price_are_read_from_what_passes(gate: Gate) -> None:
     await ask(gate, "claude")
     usage = gate.record.usage

@@ -71,6 +71,17 @@ def read_body(body: bytes) -> Body | None:
         return None
 
 
+def without_unsigned(messages: msgspec.Raw) -> bytes:
+    """The turns less the thoughts of models that sign none, which a conversation may have had before."""
+    turns: list[dict[str, Any]] = msgspec.json.decode(messages)
+    for turn in turns:
+        if turn["role"] == "assistant" and isinstance(turn["content"], list):
+            turn["content"] = [
+                block for block in turn["content"] if block["type"] != "thinking" or block.get("signature")
+            ]
+    return msgspec.json.encode([turn for turn in turns if turn["content"]])
+
+
 class MessagesReader:
     """Sees every payload of one message's stream, in order, as `gateway.wire.stream.StreamReader` does a chat's."""
 

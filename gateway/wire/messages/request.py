@@ -75,7 +75,9 @@ def parse_messages(raw: bytes, headers: tuple[tuple[str, str], ...] = (), *, cou
     return Inference(
         endpoint="chat.completions",
         api=API,
-        native=Native(raw=raw, fields=fields, headers=headers, lost=tuple(conversation.lost)),
+        native=Native(
+            raw=raw, fields=fields, headers=headers, lost=tuple(conversation.lost), unsigned=conversation.unsigned
+        ),
         raw=translated,
         fields=decode_members(translated),
         model=body.model,
@@ -101,7 +103,7 @@ def _chat(body: _Fields, conversation: Conversation) -> dict[str, Any]:
         conversation.lose("a 'max_tokens' of 0")
     chat: dict[str, Any] = {"model": body.model, "messages": conversation.messages}
     named = {
-        "max_tokens": body.max_tokens or None,
+        "max_completion_tokens": body.max_tokens or None,
         "temperature": body.temperature,
         "top_p": body.top_p,
         "top_k": body.top_k,

@@ -21,6 +21,7 @@ class Conversation:
         self.messages: list[dict[str, Any]] = []
         self.needs: set[str] = set()
         self.lost: dict[str, None] = {}
+        self.unsigned = False  # thoughts of a model that signs none are among the turns
 
     def lose(self, what: str) -> None:
         self.lost[what] = None
@@ -73,6 +74,7 @@ class Conversation:
                 calls.append(_call(block, place))
             elif kind == "thinking" and not block.get("signature"):
                 thoughts.append(member(block, "thinking", str, place))
+                self.unsigned = True
             elif kind not in ("thinking", "redacted_thinking"):  # signed or sealed, it means nothing to another model
                 self.lose(f"a block of type '{kind[:64]}'")
         message: dict[str, Any] = {"role": "assistant", "content": "\n".join(texts)}

@@ -38,7 +38,7 @@ def test_a_plain_request() -> None:
     assert chat("Hi", system="Be brief.") == {
         "model": "m",
         "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}],
-        "max_tokens": 50,
+        "max_completion_tokens": 50,
     }
 
 
