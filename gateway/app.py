@@ -13,9 +13,9 @@ from pathlib import Path
 from litestar import Litestar
 
 from gateway import config as configuration
+from gateway.api.admin import admin_handlers
 from gateway.api.dashboard import dashboard, dashboard_data
 from gateway.api.errors import to_api_shape
-from gateway.api.files import create_file, delete_file, file_content, list_files, retrieve_file
 from gateway.api.health import live, metrics, ready
 from gateway.api.inference import chat_completions, completions, embeddings
 from gateway.api.messages import count_message_tokens, messages
@@ -48,11 +48,6 @@ HANDLERS = [
     cancel_response,
     delete_response,
     list_input_items,
-    create_file,
-    list_files,
-    retrieve_file,
-    file_content,
-    delete_file,
     live,
     ready,
     metrics,
@@ -67,7 +62,7 @@ def create_app(config_path: Path | None = None) -> Litestar:
     config = configuration.load(path)
     configure_logging()
     return Litestar(
-        route_handlers=HANDLERS,
+        route_handlers=[*HANDLERS, *admin_handlers()],
         lifespan=[_lifespan(path, config)],
         exception_handlers={Exception: to_api_shape},
         request_max_body_size=int(config.server.max_body_mb * 1_000_000),

@@ -9,6 +9,7 @@ ApiError                       (status, type, code)
 ├── PermissionDeniedError      403
 ├── NotFoundError              404; model_not_found for models
 ├── RequestTimeout             408: the body did not come
+├── ConflictError              409: what is asked for contradicts what is there; the admin API alone
 ├── RateLimitError             429 rate_limit_exceeded, retry-after
 ├── ClientClosedRequest        499, logged and never seen by anyone
 ├── UpstreamError              502: every candidate failed; an upstream's own 4xx passes as it came
@@ -96,6 +97,12 @@ class RequestTimeout(ApiError):
     status = 408
     type = "invalid_request_error"
     code = "request_timeout"
+
+
+class ConflictError(ApiError):
+    status = 409
+    type = "invalid_request_error"
+    code = "conflict"
 
 
 class RateLimitError(ApiError):

@@ -8,7 +8,6 @@ from gateway.bookkeeping import Bookkeeper
 from gateway.catalog import Catalog
 from gateway.config import AUTO, Config
 from gateway.doors import Doors
-from gateway.files.files import Files
 from gateway.ledger.ledger import Ledger
 from gateway.ledger.prices import PriceBook
 from gateway.responses.responses import Responses
@@ -68,7 +67,6 @@ class House:
     cache: SemanticCache
     backends: Backends
     responses: Responses
-    files: Files
     snapshot: Snapshot
     doors: Doors
     shares: bool = False  # limits and exact answers with other gateways, through Redis

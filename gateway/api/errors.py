@@ -65,6 +65,15 @@ def _translate(request: Request[Any, Any, Any], error: Exception) -> ApiError:
     if status == 413:
         return PayloadTooLarge("the request's body is larger than this gateway accepts ([server] max_body_mb)")
     if isinstance(error, HTTPException) and 400 <= status < 500:
-        return InvalidRequestError(error.detail)
+        return _faults(error) or InvalidRequestError(error.detail)
     log.exception("%s failed inside the gateway", where, exc_info=error)
     return InternalError("the gateway failed to handle this request")
+
+
+def _faults(error: HTTPException) -> InvalidRequestError | None:
+    """What a typed handler found in a body or a query: every fault by its field, the first one in `param`."""
+    found = [fault for fault in error.extra or () if isinstance(fault, dict) and "message" in fault]
+    if not found:
+        return None
+    said = "; ".join(f"{fault['key']}: {fault['message']}" if fault.get("key") else fault["message"] for fault in found)
+    return InvalidRequestError(said, param=found[0].get("key") or None)

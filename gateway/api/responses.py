@@ -8,7 +8,7 @@ from functools import partial
 from typing import Annotated, Any
 
 from litestar import Request, asgi, delete, get, post
-from litestar.params import Parameter
+from litestar.params import FromPath, FromQuery, QueryParameter
 from litestar.types import ASGIApp, Receive, Scope, Send
 
 from gateway.answer import Answer, StreamAnswer
@@ -96,9 +96,9 @@ class _Creating:
 @get("/v1/responses/{response_id:str}")
 async def retrieve_response(
     request: AnyRequest,
-    response_id: str,
-    stream: bool = False,
-    starting_after: Annotated[int, Parameter(ge=0)] | None = None,
+    response_id: FromPath[str],
+    stream: FromQuery[bool] = False,
+    starting_after: Annotated[int | None, QueryParameter(ge=0)] = None,
 ) -> ASGIApp:
     """`stream`: the events of a response in the background, those behind `starting_after`."""
     responses, tenant_id = await _room(request)
@@ -116,13 +116,13 @@ async def retrieve_response(
 
 
 @post("/v1/responses/{response_id:str}/cancel")
-async def cancel_response(request: AnyRequest, response_id: str) -> ASGIApp:
+async def cancel_response(request: AnyRequest, response_id: FromPath[str]) -> ASGIApp:
     responses, tenant_id = await _room(request)
     return Answer((await responses.cancel(tenant_id, response_id)).encoded)
 
 
 @delete("/v1/responses/{response_id:str}", status_code=200)
-async def delete_response(request: AnyRequest, response_id: str) -> ASGIApp:
+async def delete_response(request: AnyRequest, response_id: FromPath[str]) -> ASGIApp:
     responses, tenant_id = await _room(request)
     await responses.remove(tenant_id, response_id)
     return Answer(deleted_object(response_id))
@@ -131,10 +131,10 @@ async def delete_response(request: AnyRequest, response_id: str) -> ASGIApp:
 @get("/v1/responses/{response_id:str}/input_items")
 async def list_input_items(
     request: AnyRequest,
-    response_id: str,
-    limit: Annotated[int, Parameter(ge=1, le=100)] = 20,
-    order: Order = "desc",
-    after: str | None = None,
+    response_id: FromPath[str],
+    limit: Annotated[int, QueryParameter(ge=1, le=100)] = 20,
+    order: FromQuery[Order] = "desc",
+    after: FromQuery[str | None] = None,
 ) -> ASGIApp:
     responses, tenant_id = await _room(request)
     found = await responses.find(tenant_id, response_id)

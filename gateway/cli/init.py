@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from gateway.cli.models import configured, fetch
-from gateway.cli.options import config_option, load_config, with_database
+from gateway.cli.options import config_option, load_config, operator, with_database
 
 DEMO_KEY = "demo-key"  # in the state folder, readable by its owner alone
 
@@ -24,7 +24,7 @@ def init(config_path: Path) -> None:
     config = load_config(config_path)
     for source in configured(config).values():
         fetch(source)
-    made = with_database(config, create_first_tenant)
+    made = with_database(config, lambda database: create_first_tenant(database, by=operator()))
     if made is None:
         return
     path = home() / DEMO_KEY

@@ -1,6 +1,9 @@
 """What several commands share: where the config is, and a database opened for the length of one command."""
 
 import asyncio
+import getpass
+import os
+import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -10,6 +13,7 @@ import click
 if TYPE_CHECKING:
     from gateway.config import Config
     from gateway.store.database import Database
+    from gateway.tenants.audit import Actor
 
 T = TypeVar("T")
 
@@ -29,6 +33,17 @@ def load_config(path: Path) -> "Config":
     from gateway.config import load
 
     return load(path)
+
+
+def operator() -> "Actor":
+    """Who gives the commands, for the audit table: the system's user at this host."""
+    from gateway.tenants.audit import Actor
+
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user without a name
+        user = f"uid {os.getuid()}"
+    return Actor("cli", user, socket.gethostname())
 
 
 def with_database(config: "Config", work: "Callable[[Database], Awaitable[T]]") -> T:

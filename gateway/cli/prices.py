@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gateway.cli.options import config_option, load_config, with_database
+from gateway.cli.moments import Moment
+from gateway.cli.options import config_option, load_config, operator, with_database
 from gateway.cli.output import console, exact_money, table
 
 if TYPE_CHECKING:
@@ -31,19 +32,6 @@ class Dollars(click.ParamType[Decimal]):
         if not amount.is_finite() or not 0 <= amount <= _MAX_USD:
             self.fail(f"{value} is not from 0 to {_MAX_USD:,} dollars per million tokens", param, ctx)
         return amount
-
-
-class Moment(click.ParamType[datetime]):
-    name = "ISO"
-
-    def convert(self, value: str | datetime, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        if isinstance(value, datetime):
-            return value
-        try:
-            moment = datetime.fromisoformat(value)
-            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
-        except (ValueError, OverflowError):
-            self.fail(f"{value!r} is not a time such as 2026-12-01 or 2026-12-01T08:00+01:00", param, ctx)
 
 
 @click.group("prices")
@@ -87,6 +75,7 @@ def set_(
             output_usd_per_mtok=output,
             cached_input_usd_per_mtok=cached_input,
             valid_from=valid_from,
+            by=operator(),
         )
         return row, await select_prices(database)
 

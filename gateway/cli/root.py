@@ -4,7 +4,9 @@ from typing import Any
 
 import click
 
+from gateway.cli.audit import audit
 from gateway.cli.budgets import budgets_group
+from gateway.cli.cache import cache_group
 from gateway.cli.config import config_group
 from gateway.cli.costs import costs
 from gateway.cli.db import db_group
@@ -15,6 +17,7 @@ from gateway.cli.models import models_group
 from gateway.cli.prices import prices_group
 from gateway.cli.route import route_group
 from gateway.cli.serve import serve
+from gateway.cli.teams import teams_group
 from gateway.cli.tenants import tenants_group
 
 
@@ -43,10 +46,13 @@ for command in (
     init,
     models_group,
     tenants_group,
+    teams_group,
     keys_group,
     budgets_group,
     prices_group,
     costs,
+    cache_group,
+    audit,
     config_group,
     route_group,
     db_group,

@@ -15,8 +15,9 @@ import msgspec
 
 from gateway.config import DeploymentConfig, ModelConfig
 from gateway.store.database import Database
-from gateway.store.prices import PriceRow, insert_price, seed_prices, select_prices
+from gateway.store.prices import PriceRow, insert_price, seed_prices, select_price, select_prices
 from gateway.store.versions import VersionWatch
+from gateway.tenants.audit import PROGRAM, Actor, Target, acting
 from gateway.wire.usage import Usage
 
 log = logging.getLogger("tollhouse.ledger")
@@ -145,6 +146,7 @@ async def set_price(
     output_usd_per_mtok: float | str | Decimal,
     cached_input_usd_per_mtok: float | str | Decimal | None = None,
     valid_from: datetime | None = None,
+    by: Actor = PROGRAM,
 ) -> PriceRow:
     """An operator's price, in force until a later row: from now on, or from a time with a zone. Raises ValueError."""
     if valid_from is not None and valid_from.tzinfo is None:
@@ -160,7 +162,10 @@ async def set_price(
     )
     if min(row.amounts) < 0:
         raise ValueError("a price can't be negative")
-    await insert_price(database, row)
+    async with acting(database, by) as act:
+        before = await select_price(act.transaction, model, row.valid_from)
+        await insert_price(act.transaction, row)
+        act.note("price.set", target=Target(model, model), before=before, after=row)
     return row
 
 

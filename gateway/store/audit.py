@@ -24,8 +24,8 @@ class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str | None  # its name today
     target_id: str
     target: str  # its name then
-    before: msgspec.Raw | None
-    after: msgspec.Raw | None
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
 
 
 async def insert_act(transaction: Transaction, *, before: bytes | None, after: bytes | None, **fields: Any) -> None:
@@ -58,5 +58,5 @@ async def select_acts(
 
 def _row(row: Any) -> AuditRow:
     values = {name: row[name] for name in AuditRow.__struct_fields__}
-    states = {name: msgspec.Raw(row[name].encode()) if row[name] else None for name in ("before", "after")}
+    states = {name: msgspec.json.decode(row[name]) if row[name] else None for name in ("before", "after")}
     return AuditRow(**(values | states))

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
-from sqlalchemy import insert, select
+from sqlalchemy import Row, insert, select
 
 from gateway.ids import new_id
-from gateway.store.database import Database
+from gateway.store.database import Database, Transaction
 from gateway.store.tables import prices
 from gateway.store.versions import bump
 
@@ -34,24 +34,22 @@ async def select_prices(database: Database) -> list[PriceRow]:
     """All of history, oldest first."""
     async with database.read() as connection:
         rows = await connection.execute(select(prices).order_by(prices.c.valid_from, prices.c.id))
-        return [
-            PriceRow(
-                model=row.model,
-                valid_from=row.valid_from,
-                input_nanousd_per_mtok=row.input_nanousd_per_mtok,
-                output_nanousd_per_mtok=row.output_nanousd_per_mtok,
-                cached_input_nanousd_per_mtok=row.cached_input_nanousd_per_mtok,
-                source=row.source,
-            )
-            for row in rows
-        ]
+        return [_price(row) for row in rows]
 
 
-async def insert_price(database: Database, row: PriceRow) -> None:
+async def select_price(transaction: Transaction, model: str, at: datetime) -> PriceRow | None:
+    """The one in force at a time, by this very name."""
+    query = (
+        select(prices).where(prices.c.model == model, prices.c.valid_from <= at).order_by(prices.c.valid_from.desc())
+    )
+    row = (await transaction.execute(query.limit(1))).first()
+    return _price(row) if row is not None else None
+
+
+async def insert_price(transaction: Transaction, row: PriceRow) -> None:
     """Raises DuplicateRow when the model has a price from this very moment on."""
-    async with database.write() as connection:
-        await connection.execute(insert(prices).values(id=new_id(), **msgspec.structs.asdict(row)))
-        await bump(connection, "prices")
+    await transaction.execute(insert(prices).values(id=new_id(), **msgspec.structs.asdict(row)))
+    await bump(transaction, "prices")
 
 
 async def seed_prices(database: Database, wanted: Iterable[tuple[str, tuple[int, int, int]]]) -> list[str]:
@@ -90,3 +88,7 @@ async def seed_prices(database: Database, wanted: Iterable[tuple[str, tuple[int,
             )
             await bump(connection, "prices")
         return [model for model, _ in changed]
+
+
+def _price(row: Row[Any]) -> PriceRow:
+    return PriceRow(**{name: getattr(row, name) for name in PriceRow.__struct_fields__})

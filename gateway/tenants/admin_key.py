@@ -4,7 +4,7 @@ import hashlib
 import hmac
 import os
 
-from gateway.errors import PermissionDeniedError
+from gateway.errors import AuthenticationError, PermissionDeniedError
 
 VARIABLE = "TOLLHOUSE_ADMIN_KEY"
 MIN_LENGTH = 32  # characters; `openssl rand -hex 32` makes 64
@@ -27,11 +27,14 @@ def is_admin(authorization: str | None) -> bool:
 
 
 def require_admin(authorization: str | None) -> None:
-    """Raises PermissionDeniedError; the hint is the same for whoever asks."""
+    """Raises AuthenticationError without a key at all, PermissionDeniedError for any other, a tenant's too."""
     if not admin_key():
         raise PermissionDeniedError(
             f"The admin API is off. To switch it on, set {VARIABLE} and start the gateway anew."
         )
+    if not authorization:
+        message = f"The admin API asks for the admin key: `Authorization: Bearer ${VARIABLE}`."
+        raise AuthenticationError(message, headers={"WWW-Authenticate": "Bearer"})
     if not is_admin(authorization):
         raise PermissionDeniedError(f"The admin API takes the admin key only: `Authorization: Bearer ${VARIABLE}`.")
 

@@ -189,7 +189,7 @@ def test_a_mere_proxy_pulls_no_embedder(tollhouse: Tollhouse) -> None:
         (("tenants", "disable", "nobody"), "no tenant named 'nobody'", 1),
         (("tenants", "add", "two words"), "letters, digits", 1),
         (("tenants", "add", "x", "--baseline-model", "nothing"), "no model named 'nothing'", 2),
-        (("tenants", "add", "x", "--requests-per-minute", "0"), "0 is not in the range", 2),
+        (("tenants", "add", "x", "--requests-per-minute", "0"), "'0' is neither a number from 1 on", 2),
         (("costs", "--tenant", "nobody"), "no tenant named 'nobody'", 1),
         (("tenants", "set", "nobody", "--requests-per-minute", "1"), "no tenant named 'nobody'", 1),
         (("tenants", "set", "x"), "nothing to change", 2),

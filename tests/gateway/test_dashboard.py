@@ -17,7 +17,6 @@ from gateway.store.entries import insert_entries
 from gateway.tenants.auth import Authenticator
 from gateway.tenants.registry import create_key, create_tenant
 
-
 OPERATOR = "operator" * 8
 
 

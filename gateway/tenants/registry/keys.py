@@ -82,6 +82,7 @@ async def change_key(
     database: Database,
     reference: str,
     tenant_name: str | None = None,
+    /,
     *,
     by: Actor = PROGRAM,
     action: str = "key.change",

@@ -57,6 +57,7 @@ async def change_team(
     database: Database,
     tenant_name: str,
     name: str,
+    /,
     *,
     by: Actor = PROGRAM,
     action: str = "team.change",

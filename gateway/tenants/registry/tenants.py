@@ -56,7 +56,7 @@ async def get_tenant(database: Database, name: str) -> Tenant:
 
 
 async def change_tenant(
-    database: Database, name: str, *, by: Actor = PROGRAM, action: str = "tenant.change", **changes: object
+    database: Database, name: str, /, *, by: Actor = PROGRAM, action: str = "tenant.change", **changes: object
 ) -> Tenant:
     """Sets the given fields of a Tenant or of its Limits, such as `baseline_model`. Raises UnknownName too."""
     try:

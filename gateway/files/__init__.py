@@ -1,1 +1,0 @@
-"""Files that tenants store: what batches read, and what they write."""
