@@ -82,13 +82,21 @@ NO_BUFFERING: Headers = [(b"cache-control", b"no-cache"), (b"x-accel-buffering",
 
 
 class StreamAnswer:
-    """Server-sent events from a source, relayed as they come."""
+    """Server-sent events from a source, relayed as they come; or bytes of any other `content_type`."""
 
-    __slots__ = ("_register", "headers", "source")
+    __slots__ = ("_register", "content_type", "headers", "source")
 
-    def __init__(self, source: Source, headers: Headers, register: Register | None = None) -> None:
+    def __init__(
+        self,
+        source: Source,
+        headers: Headers,
+        register: Register | None = None,
+        *,
+        content_type: tuple[bytes, bytes] = EVENT_STREAM,
+    ) -> None:
         self.source = source
         self.headers = headers
+        self.content_type = content_type
         self._register = register
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -108,7 +116,8 @@ class StreamAnswer:
         async with Departure(receive, self._register) as departure:
             if isinstance(send, Heartbeat):
                 send.on_stuck = departure.stop
-            await send({"type": "http.response.start", "status": 200, "headers": stream_head(self.headers)})
+            head = stream_head(self.headers, self.content_type)
+            await send({"type": "http.response.start", "status": 200, "headers": head})
             async for piece in events:
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
         await _say(send, b"", more=False)
@@ -120,8 +129,8 @@ class StreamAnswer:
             await self.source.close()
 
 
-def stream_head(headers: Headers) -> Headers:
-    return [EVENT_STREAM, *NO_BUFFERING, *headers]
+def stream_head(headers: Headers, content_type: tuple[bytes, bytes] = EVENT_STREAM) -> Headers:
+    return [content_type, *NO_BUFFERING, *headers]
 
 
 async def _say(send: Any, piece: bytes, *, more: bool) -> None:

@@ -16,6 +16,7 @@ from gateway import config as configuration
 from gateway.api.admin import admin_handlers
 from gateway.api.dashboard import dashboard, dashboard_data
 from gateway.api.errors import to_api_shape
+from gateway.api.files import create_file, delete_file, file_content, list_files, retrieve_file
 from gateway.api.health import live, metrics, ready
 from gateway.api.inference import chat_completions, completions, embeddings
 from gateway.api.messages import count_message_tokens, messages
@@ -48,6 +49,11 @@ HANDLERS = [
     cancel_response,
     delete_response,
     list_input_items,
+    create_file,
+    list_files,
+    retrieve_file,
+    file_content,
+    delete_file,
     live,
     ready,
     metrics,

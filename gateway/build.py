@@ -14,6 +14,7 @@ from gateway.config import CacheConfig, Config, LimitsConfig, home
 from gateway.config_check import ConfigError
 from gateway.doors import Doors
 from gateway.engine_check import engine_options
+from gateway.files.files import Files
 from gateway.house import House, Snapshot
 from gateway.ledger.ledger import Ledger
 from gateway.ledger.prices import PriceBook
@@ -88,6 +89,7 @@ async def open_house(config: Config, stack: AsyncExitStack) -> House:
         cache=cache,
         backends=backends,
         responses=await Responses.open(database, stack),
+        files=await Files.open(database, config.files, stack),
         doors=Doors(config.server.max_concurrent_requests),
         shares=bool(config.store.redis_url),
         snapshot=_snapshot(config, backends, providers),
@@ -114,6 +116,7 @@ async def apply(house: House, config: Config) -> None:
     house.limiter.set_defaults(_limits(config.limits), config.limits.when_redis_is_away)
     await house.outbox.reconfigure(_webhooks(config), config.webhooks.url)
     house.bookkeeper.baseline_model = config.baseline_model
+    house.files.config = config.files
     house.snapshot = snapshot
     _say_who_is_missing(config)
 

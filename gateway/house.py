@@ -8,6 +8,7 @@ from gateway.bookkeeping import Bookkeeper
 from gateway.catalog import Catalog
 from gateway.config import AUTO, Config
 from gateway.doors import Doors
+from gateway.files.files import Files
 from gateway.ledger.ledger import Ledger
 from gateway.ledger.prices import PriceBook
 from gateway.responses.responses import Responses
@@ -67,6 +68,7 @@ class House:
     cache: SemanticCache
     backends: Backends
     responses: Responses
+    files: Files
     snapshot: Snapshot
     doors: Doors
     shares: bool = False  # limits and exact answers with other gateways, through Redis

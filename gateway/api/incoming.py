@@ -1,9 +1,12 @@
 """What came in, read straight from ASGI's messages: headers by name, and a body of bounded size in bounded time."""
 
 import asyncio
+import time
+from collections.abc import AsyncIterator
 from typing import Any
 
 from gateway.errors import ClientClosedRequest, MethodNotAllowedError, PayloadTooLarge, RequestTimeout
+from gateway.tenants.types import Principal
 
 # A client that sends a byte and falls silent, or one byte at a time, would hold its connection for ever: so a body has
 # a while to begin in, and what has come buys more (as in Apache's mod_reqtimeout: body=20,MinRate=...).
@@ -82,6 +85,35 @@ async def _read_pieces(message: Any, receive: Any, limit: int, patience: asyncio
             return bytes(pieces)
         patience.reschedule(latest_begin + len(pieces) / MIN_BYTES_PER_S)
         message = await receive()
+
+
+async def body_pieces(receive: Any) -> AsyncIterator[bytes]:
+    """A body as it comes, for whoever bounds its size; only the time that its client takes is counted.
+
+    Raises RequestTimeout and ClientClosedRequest.
+    """
+    waited_s, num_bytes, more = 0.0, 0, True
+    while more:
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(PATIENCE_S + num_bytes / MIN_BYTES_PER_S - waited_s):
+                message = await receive()
+        except TimeoutError as error:
+            raise RequestTimeout("The request's body came too slowly.") from error
+        waited_s += time.monotonic() - began
+        if message["type"] == "http.disconnect":
+            raise ClientClosedRequest("the client closed the connection")
+        piece: bytes = message.get("body", b"")
+        num_bytes += len(piece)
+        more = message.get("more_body", False)
+        yield piece
+
+
+async def caller(request: Any) -> Principal:
+    """Whose request it is. Raises AuthenticationError and PermissionDeniedError."""
+    header = Headers(request.scope)
+    principal: Principal = await request.app.state.house.authenticator.identify(header("authorization"), header)
+    return principal
 
 
 def _too_large(limit: int) -> PayloadTooLarge:

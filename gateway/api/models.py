@@ -6,7 +6,7 @@ from litestar import Request, get
 from litestar.types import ASGIApp
 
 from gateway.answer import Answer
-from gateway.api.incoming import Headers
+from gateway.api.incoming import caller
 from gateway.errors import NotFoundError
 from gateway.wire.responses import model_object, models_list
 
@@ -27,6 +27,5 @@ async def retrieve_model(request: Request[Any, Any, Any]) -> ASGIApp:
 
 
 async def _listing(request: Request[Any, Any, Any]) -> list[tuple[str, str]]:
-    house, header = request.app.state.house, Headers(request.scope)
-    principal = await house.authenticator.identify(header("authorization"), header)
-    return house.snapshot.listing(principal.key.scope)  # type: ignore[no-any-return]
+    principal = await caller(request)
+    return request.app.state.house.snapshot.listing(principal.key.scope)  # type: ignore[no-any-return]

@@ -1,0 +1,1 @@
+"""Files that tenants store: what batches read, and what they write."""
