@@ -1,5 +1,6 @@
 """One answer of an HTTP upstream: its bytes, decoded, as a whole or as events, each wait under its limit."""
 
+import itertools
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 
@@ -17,7 +18,7 @@ from gateway.upstream.errors import (
 from gateway.upstream.formats import OPENAI, Format
 from gateway.upstream.timer import PhaseTimer
 from gateway.upstream.transport import Body
-from gateway.wire.sse import EventTooLargeError, SseParser
+from gateway.wire.sse import DONE, EventTooLargeError, SseParser
 
 # Headers that a client may want to see. The others tell of the operator's account (organization, project, quotas).
 KEPT = {
@@ -134,6 +135,7 @@ class EventStream(AsyncIterator[list[bytes]]):
     def __init__(self, answer: HttpAnswer, first_token_s: float, idle_s: float, format: Format = OPENAI) -> None:
         self._answer = answer
         self._format = format
+        self._fault: ProtocolFailure | None = None
         self._parser = SseParser()
         self._first_token_s = first_token_s
         self._idle_s = idle_s
@@ -151,7 +153,7 @@ class EventStream(AsyncIterator[list[bytes]]):
 
     async def _next(self) -> list[bytes]:
         while not self._ended:
-            payloads = self._parse(await self._read())
+            payloads = self._parse(await self._read() if self._fault is None else b"")
             if not payloads:
                 continue
             self._begun = self._begun or not all(map(self._format.is_prelude, payloads))
@@ -173,10 +175,34 @@ class EventStream(AsyncIterator[list[bytes]]):
         return await self._answer.read("first_token", self._first_token_s, from_start=True)  # comments don't count
 
     def _parse(self, piece: bytes) -> list[bytes]:
+        """What is whole comes before the failure that a broken event is."""
+        if self._fault is not None:
+            raise self._fault
         if not piece:
             self._ended = True
             return self._parser.close()
         try:
-            return self._parser.feed(piece)
+            payloads = self._parser.feed(piece)
         except EventTooLargeError as error:
             raise ProtocolFailure(str(error)) from error
+        if b"\0" in piece or not all(map(_may_be_json, payloads)):
+            self._fault = ProtocolFailure("an event that is no JSON")
+            return list(itertools.takewhile(_may_be_json, payloads))
+        return payloads
+
+
+def _may_be_json(payload: bytes) -> bool:
+    """Whether a payload looks like an object: a client's parser would stumble over anything else."""
+    if payload == DONE:
+        return True
+    if not (payload.startswith(b"{") and payload.endswith(b"}")):
+        payload = payload.strip()
+        if not (payload.startswith(b"{") and payload.endswith(b"}")):
+            return False
+    if payload.isascii():
+        return True
+    try:
+        payload.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -262,6 +262,68 @@ async def broken_stream(wire: Wire) -> None:
             await wire.end(done=False)
 
 
+@behaviour(
+    "no-json", "half-json-event", "nul", "not-utf8", "lost-terminator", "bad-chunk-later", "token-then-endless"
+)  # some tokens, then bytes that no stream should have; some go on as if nothing had been
+async def dirty_stream(wire: Wire) -> None:
+    await wire.start_events()
+    for event in (ROLE, TOKEN, TOKEN, TOKEN):
+        await wire.event(event, 0.02)
+    match wire.request.behaviour:
+        case "no-json":
+            await wire.event("<html>Bad gateway</html>")
+        case "half-json-event":
+            await wire.event('{"choices":[{"index":0,"delta":{"cont')
+        case "nul":
+            await wire.piece(b"\0\0\0\0")
+        case "not-utf8":
+            await wire.piece(b'data: {"choices":[{"index":0,"delta":{"content":"\xff\xfe"}}]}\n\n')
+        case "lost-terminator":
+            await wire.raw(b"5\r\ndata:")
+            wire.half_close()
+        case "bad-chunk-later":
+            await wire.raw(b"-5\r\nhello\r\n")
+        case "token-then-endless":
+            await wire.piece(b'data: {"x":"')
+            for _ in range(400):
+                await wire.piece(b"x" * 65536)
+    await wire.event(STOP)
+    await wire.end()
+
+
+@behaviour("short-length")  # says how long it is, and is not
+async def short_length(wire: Wire) -> None:
+    events = b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in (ROLE, TOKEN, TOKEN, TOKEN))
+    await wire.raw(
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 100000\r\n\r\n" + events, 0.1
+    )
+    wire.half_close()
+
+
+@behaviour("gzip-lie", "gzip-stream-cut")
+async def gzip_broken(wire: Wire) -> None:
+    await wire.start_events("Content-Encoding: gzip\r\n")
+    squeeze = zlib.compressobj(wbits=31)
+    for _ in range(3):
+        event = b"data: " + json.dumps(TOKEN).encode() + b"\n\n"
+        zipped = squeeze.compress(event) + squeeze.flush(zlib.Z_SYNC_FLUSH)
+        await wire.piece(event if wire.request.behaviour == "gzip-lie" else zipped, 0.02)
+    await wire.raw(b"0\r\n\r\n")
+
+
+@behaviour("wrong-type")  # events that are called plain text
+async def wrong_type(wire: Wire) -> None:
+    await wire.json(b'data: {"choices":[]}\n\ndata: [DONE]\n\n', headers={"Content-Type": "text/plain"})
+
+
+@behaviour("drip")  # a token, then a comment that comes byte by byte and never ends
+async def drip(wire: Wire) -> None:
+    await wire.start_events()
+    await wire.event(TOKEN)
+    for _ in range(600):
+        await wire.piece(b":", 0.05)
+
+
 @behaviour("cut-before-token", "silent-stream", "only-comments", "error-first", "error-second", "empty-stream")
 async def no_token(wire: Wire) -> None:
     await wire.start_events()
