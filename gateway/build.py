@@ -26,7 +26,7 @@ from gateway.store.budgets import select_spending
 from gateway.store.database import Database
 from gateway.store.url import sqlite_url
 from gateway.telemetry.metrics import Metrics
-from gateway.telemetry.parts import cache_metrics, engine_metrics, ledger_metrics
+from gateway.telemetry.parts import cache_metrics, deployment_metrics, engine_metrics, ledger_metrics
 from gateway.tenants.admin_key import admin_key
 from gateway.tenants.alerts import Alerts
 from gateway.tenants.auth import Authenticator
@@ -94,6 +94,7 @@ async def open_house(config: Config, stack: AsyncExitStack) -> House:
         shares=bool(config.store.redis_url),
         snapshot=_snapshot(config, backends, providers),
     )
+    metrics.watch(deployment_metrics(lambda: house.snapshot.catalog.deployments(of_globs=False)))
     backends.adopt(providers)
     outbox.start()
     _say_who_is_missing(config)

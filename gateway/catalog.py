@@ -80,9 +80,9 @@ class Catalog:
         known = self._fleets.get(name) or self._of_globs.get(name)
         return known if known is not None else self._assemble(name)
 
-    def deployments(self) -> list[Deployment]:
-        """All that have been called so far."""
-        fleets = [*self._fleets.values(), *self._of_globs.values()]
+    def deployments(self, *, of_globs: bool = True) -> list[Deployment]:
+        """All that have been called so far. A glob's are as many as names that clients asked for, up to a bound."""
+        fleets = [*self._fleets.values(), *(self._of_globs.values() if of_globs else ())]
         return [deployment for fleet in fleets for deployment in fleet.deployments]
 
     def _assemble(self, name: str) -> Fleet:

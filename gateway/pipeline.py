@@ -12,17 +12,14 @@ import msgspec
 
 from gateway.answer import (
     EVENT_STREAM,
-    JSON,
     Answer,
-    Headers,
     StreamAnswer,
-    encode_headers,
     error_answer,
     stream_head,
 )
 from gateway.bookkeeping import Observer
 from gateway.departure import Departure
-from gateway.errors import ApiError, ClientClosedRequest, InternalError, UpstreamError, UpstreamRefusal
+from gateway.errors import ApiError, ClientClosedRequest, InternalError
 from gateway.estimates import usage_of_unreported, worst_case
 from gateway.headers import describe, settle_up, settle_up_comment
 from gateway.heartbeat import Heartbeat
@@ -37,8 +34,8 @@ from gateway.tenants.gatekeeper import Incoming
 from gateway.upstream import attempts
 from gateway.upstream.attempts import Deployment, Served
 from gateway.upstream.http_backend import FORWARDED
-from gateway.upstream.types import Outbound, Reply
-from gateway.wire.completeness import is_error
+from gateway.upstream.types import Outbound
+from gateway.whole import as_wanted, has_begun
 from gateway.wire.dialect import Dialect
 from gateway.wire.replay import replay, rewrite_identity
 from semcache.types import StoredAnswer
@@ -173,7 +170,7 @@ class Pipeline:
                 passage, status="error", http_status=reply.status, error_code=f"http_{reply.status}"
             )
         await passage.ticket.settle(passage.tokens_used, passage.cost_nanousd)
-        return _as_wanted(passage, reply, body, [*describe(passage), *settle_up(record)])
+        return as_wanted(passage, reply, body, [*describe(passage), *settle_up(record)])
 
     def _replayable(self, passage: Passage, stored: StoredAnswer) -> bytes | None:
         """A stored answer under a new identity, as a stream if the client asked for one; None if it can't be."""
@@ -202,40 +199,7 @@ class Pipeline:
         status: Status = "cancelled" if isinstance(error, ClientClosedRequest) else "error"
         record = self._house.bookkeeper.settle(passage, status=status, http_status=error.status, error_code=error.name)
         await passage.ticket.settle(passage.tokens_used, passage.cost_nanousd)
-        if _has_begun(passage):
+        if has_begun(passage):
             return Answer(passage.voice.broken(error), content_type=EVENT_STREAM)
         headers = [*describe(passage), *settle_up(record)]
         return error_answer(error, headers, encode=passage.voice.error)
-
-
-def _has_begun(passage: Passage) -> bool:
-    """The stream's headers have left while its client waited: whatever comes is told within it. Final when asked."""
-    if passage.heartbeat is None:
-        return False
-    passage.heartbeat.stop()
-    return passage.heartbeat.opened
-
-
-def _as_wanted(passage: Passage, reply: Reply, body: bytes, headers: Headers) -> Answer:
-    """The body as it came; as a stream for a client that asked for one and an upstream that can't."""
-    theirs, voice, has_begun = encode_headers(reply.headers), passage.voice, _has_begun(passage)
-    content_type = next((pair for pair in theirs if pair[0] == b"content-type"), JSON)
-    headers = [*(pair for pair in theirs if pair is not content_type), *headers]
-    if reply.status >= 300 and not is_error(body):
-        message = f"The upstream answered with HTTP {reply.status} and no reason."
-        error = UpstreamError(message, code=f"http_{reply.status}")
-        told = voice.broken(error) if has_begun else voice.error(error)
-        return Answer(told, status=reply.status, headers=headers, content_type=EVENT_STREAM if has_begun else JSON)
-    if passage.inference.stream and reply.status < 300:
-        try:
-            *payloads, _done = replay(body, include_usage=passage.inference.include_usage)
-        except ValueError:
-            log.warning("request %s: a stream was asked for, and what came is neither one nor an answer", passage.id)
-        else:
-            told = voice.events(payloads) + voice.end()
-            return Answer(told, content_type=EVENT_STREAM, headers=headers)
-    if has_begun:
-        refusal = UpstreamRefusal(msgspec.json.decode(body))
-        return Answer(voice.broken(refusal), content_type=EVENT_STREAM)
-    body = voice.whole(body) if reply.status < 300 else voice.refusal(body, reply.status)
-    return Answer(body, status=reply.status, headers=headers, content_type=content_type)

@@ -1,12 +1,13 @@
 """Metrics of parts that keep their own counts: cache, engines, books. Each is a source for `Metrics.watch`."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from engine.types import EngineStats
 from gateway.ledger.ledger import LedgerStats
+from gateway.upstream.deployment import Deployment
 from semcache.types import CacheStats
 
 
@@ -52,6 +53,25 @@ def engine_metrics(engines: Callable[[], Mapping[str, HasEngineStats]]) -> Calla
             for name, each in stats.items():
                 counter.add_metric((name,), getattr(each, field))
             yield counter
+
+    return collect
+
+
+def deployment_metrics(deployments: Callable[[], Iterable[Deployment]]) -> Callable[[], Iterator[Metric]]:
+    """How each model's places stand, as this gateway's own traffic found them; nothing is sent to find out."""
+    labels = ("model", "provider", "upstream_model")
+
+    def collect() -> Iterator[Metric]:
+        left_alone = GaugeMetricFamily(
+            "tollhouse_deployment_left_alone", "1 while no request is sent there.", labels=labels
+        )
+        running = GaugeMetricFamily("tollhouse_deployment_running", "Calls under way.", labels=labels)
+        for each in deployments():
+            named = (each.model, each.backend.name, each.upstream_model)
+            left_alone.add_metric(named, each.breaker.state != "closed")
+            running.add_metric(named, each.load.outstanding)
+        yield left_alone
+        yield running
 
     return collect
 

@@ -316,10 +316,11 @@ async def wrong_type(wire: Wire) -> None:
     await wire.json(b'data: {"choices":[]}\n\ndata: [DONE]\n\n', headers={"Content-Type": "text/plain"})
 
 
-@behaviour("drip")  # a token, then a comment that comes byte by byte and never ends
+@behaviour("drip")  # tokens, then a comment that comes byte by byte and never ends
 async def drip(wire: Wire) -> None:
     await wire.start_events()
-    await wire.event(TOKEN)
+    for event in (ROLE, TOKEN, TOKEN, TOKEN):
+        await wire.event(event)
     for _ in range(600):
         await wire.piece(b":", 0.05)
 

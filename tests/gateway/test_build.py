@@ -1,5 +1,6 @@
 """What a config builds, and what an edit of it changes in a running gateway: all of it or nothing."""
 
+import asyncio
 import logging
 from typing import Any
 
@@ -62,6 +63,22 @@ async def test_a_model_at_several_providers_is_booked_where_it_was_served(gate_w
         ("upstream", None),
     ]
     assert (record.model, record.provider, record.cost_nanousd) == ("spread", "upstream", 11 * 1_000 + 7 * 9_000)
+
+
+async def test_a_deployment_that_is_left_alone_is_said_and_does_not_make_it_unready(fresh_gate: Gate) -> None:
+    gate = fresh_gate
+    for _ in range(3):
+        assert (await gate.ask(chat("nowhere"))).status == 502
+    assert gate.house.condition()["deployments"] == "1 of 1 left alone"
+    assert (await gate.ask(chat("dear"))).status == 200
+    assert gate.house.condition()["deployments"] == "1 of 2 left alone"
+    exposed = gate.house.metrics.exposition().decode()
+    labels = 'model="nowhere",provider="nowhere",upstream_model="nowhere"'
+    assert f"tollhouse_deployment_left_alone{{{labels}}} 1.0" in exposed
+    assert f"tollhouse_deployment_running{{{labels}}} 0.0" in exposed
+    received = len(gate.upstream.received)
+    await asyncio.sleep(0.3)
+    assert len(gate.upstream.received) == received  # and nobody is asked how they are
 
 
 # An edit.

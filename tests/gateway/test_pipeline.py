@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from typing import Any
 
 import pytest
@@ -466,3 +467,21 @@ async def test_a_refusal_for_its_tokens_says_each_header_once(gate: Gate) -> Non
     assert (line.status, line.error["code"]) == (429, "rate_limit_exceeded")
     assert line["x-ratelimit-limit-tokens"] == "3000"
     assert int(line["retry-after-ms"]) > 0
+
+
+# The client's own patience.
+
+
+async def test_a_client_may_lower_the_deadline_of_all_attempts(gate: Gate) -> None:
+    started = time.monotonic()
+    line = await gate.ask(chat("probe/silence"), x_tollhouse_timeout_s="0.3")
+    assert (line.status, line.error["code"]) == (504, "upstream_timeout")
+    assert time.monotonic() - started < 5
+    assert gate.record.attempts[0].error_code == "timeout_deadline"
+    assert (await gate.ask(chat(), x_tollhouse_timeout_s="30")).status == 200
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "soon", ""])
+async def test_a_deadline_that_makes_no_sense_is_refused(gate: Gate, seconds: str) -> None:
+    line = await gate.ask(chat(), x_tollhouse_timeout_s=seconds)
+    assert (line.status, line.error["param"]) == (400, "x-tollhouse-timeout-s")

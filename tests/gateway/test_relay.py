@@ -110,6 +110,8 @@ async def test_text_completions_stream_too(gate: Gate) -> None:
         ("probe/cut", "protocol_error", 502),
         ("probe/short", "protocol_error", 502),
         ("hasty/stall", "timeout", 502),
+        ("hasty/drip", "timeout", 502),  # always something, never anything: the limit of the whole
+        ("probe/no-json", "protocol_error", 502),
     ],
 )
 async def test_a_broken_stream_says_so_and_is_charged_what_passed(

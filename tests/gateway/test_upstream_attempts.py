@@ -246,6 +246,14 @@ async def test_a_short_wait_is_waited(house: House) -> None:
 
 
 @pytest.mark.anyio
+async def test_a_wait_beyond_the_deadline_is_not_begun(house: House) -> None:
+    """The refusal that is there passes, instead of a timeout in its place."""
+    served = await house.ask(house.deployment("429-soon", retries=2), deadline_s=0.9)
+    assert served.reply.status == 429
+    assert house.sent("429-soon") == 1
+
+
+@pytest.mark.anyio
 async def test_a_429_that_says_nothing_is_retried_and_passes_in_the_end(house: House) -> None:
     served = await house.ask(house.deployment("429-silent", retries=1))
     assert served.reply.status == 429
