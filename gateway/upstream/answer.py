@@ -181,11 +181,12 @@ class EventStream(AsyncIterator[list[bytes]]):
         if not piece:
             self._ended = True
             return self._parser.close()
+        clean, nul, _ = piece.partition(b"\0")
         try:
-            payloads = self._parser.feed(piece)
+            payloads = self._parser.feed(clean)
         except EventTooLargeError as error:
             raise ProtocolFailure(str(error)) from error
-        if b"\0" in piece or not all(map(_may_be_json, payloads)):
+        if nul or not all(map(_may_be_json, payloads)):
             self._fault = ProtocolFailure("an event that is no JSON")
             return list(itertools.takewhile(_may_be_json, payloads))
         return payloads

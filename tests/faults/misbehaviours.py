@@ -275,7 +275,7 @@ async def dirty_stream(wire: Wire) -> None:
         case "half-json-event":
             await wire.event('{"choices":[{"index":0,"delta":{"cont')
         case "nul":
-            await wire.piece(b"\0\0\0\0")
+            await wire.piece(b"\0\0\0\0data: [DONE]\n\n")
         case "not-utf8":
             await wire.piece(b'data: {"choices":[{"index":0,"delta":{"content":"\xff\xfe"}}]}\n\n')
         case "lost-terminator":
