@@ -14,6 +14,7 @@ from litestar import Litestar
 
 from gateway import config as configuration
 from gateway.api.admin import admin_handlers
+from gateway.api.batches import cancel_batch, create_batch, list_batches, retrieve_batch
 from gateway.api.dashboard import dashboard, dashboard_data
 from gateway.api.errors import to_api_shape
 from gateway.api.files import create_file, delete_file, file_content, list_files, retrieve_file
@@ -28,6 +29,7 @@ from gateway.api.responses import (
     list_input_items,
     retrieve_response,
 )
+from gateway.batches.worker import Worker
 from gateway.build import apply, open_house
 from gateway.heartbeat import Heartbeat
 from gateway.pipeline import Pipeline
@@ -54,6 +56,10 @@ HANDLERS = [
     retrieve_file,
     file_content,
     delete_file,
+    create_batch,
+    list_batches,
+    retrieve_batch,
+    cancel_batch,
     live,
     ready,
     metrics,
@@ -85,7 +91,7 @@ def _lifespan(
         async with AsyncExitStack() as stack:
             house = await open_house(config, stack)
             app.state.house = house
-            app.state.pipeline = Pipeline(house)
+            app.state.pipeline = pipeline = Pipeline(house)
             app.state.doors = house.doors
             app.state.heartbeat = partial(
                 Heartbeat, interval_s=config.server.sse_keepalive_s, patience_s=config.server.slow_client_timeout_s
@@ -94,6 +100,9 @@ def _lifespan(
             watcher = ConfigWatcher(path, config, partial(apply, house))
             task = asyncio.create_task(watcher.run(), name="config-watcher")
             stack.callback(task.cancel)
+            worker = Worker(house, pipeline)
+            stack.push_async_callback(worker.aclose)
+            await worker.start()
             _calm_garbage_collector()
             house.ready = True
             yield

@@ -52,6 +52,8 @@ class Bookkeeper:
             least = Usage(prompt_tokens=prompt_tokens(passage.inference), estimated=True)
             attempt = replace(attempt, usage=least)
         cost = self._prices.cost_nanousd(attempt.model, attempt.usage, provider=attempt.provider)
+        if passage.batch is not None:
+            cost = passage.batch.of(cost)
         passage.attempts.append(replace(attempt, cost_nanousd=cost))
 
     def correct(self, passage: Passage, usage: Usage) -> None:
@@ -121,7 +123,8 @@ class Bookkeeper:
         baseline = passage.principal.tenant.baseline_model or self.baseline_model
         if passage.inference.endpoint == "embeddings":
             baseline = ""
-        return compare(self._prices, model=model, usage=usage, baseline_model=baseline or None, hit=hit)
+        savings = compare(self._prices, model=model, usage=usage, baseline_model=baseline or None, hit=hit)
+        return savings if passage.batch is None else savings.scaled(passage.batch.of)
 
 
 class Observer:

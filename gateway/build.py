@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from engine.client import EngineClient
+from gateway.batches.batches import Batches
 from gateway.bookkeeping import Bookkeeper
 from gateway.catalog import Catalog
 from gateway.config import CacheConfig, Config, LimitsConfig, home
@@ -77,6 +78,7 @@ async def open_house(config: Config, stack: AsyncExitStack) -> House:
     await erasures.start()
     providers = _plan(config, backends)
     metrics = _metrics(ledger, cache, backends)
+    files = await Files.open(database, config.files, stack)
     house = House(
         database=database,
         authenticator=authenticator,
@@ -89,7 +91,8 @@ async def open_house(config: Config, stack: AsyncExitStack) -> House:
         cache=cache,
         backends=backends,
         responses=await Responses.open(database, stack),
-        files=await Files.open(database, config.files, stack),
+        files=files,
+        batches=Batches(database, files),
         doors=Doors(config.server.max_concurrent_requests),
         shares=bool(config.store.redis_url),
         snapshot=_snapshot(config, backends, providers),

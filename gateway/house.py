@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.allowed import may_use, narrowed, narrows_models
+from gateway.batches.batches import Batches
 from gateway.bookkeeping import Bookkeeper
 from gateway.catalog import Catalog
 from gateway.config import AUTO, Config
@@ -69,6 +70,7 @@ class House:
     backends: Backends
     responses: Responses
     files: Files
+    batches: Batches
     snapshot: Snapshot
     doors: Doors
     shares: bool = False  # limits and exact answers with other gateways, through Redis

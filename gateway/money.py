@@ -1,6 +1,7 @@
 """Nano-dollars in, text out. Money is an integer everywhere else."""
 
 NANO = 1_000_000_000
+WHOLE_PPM = 1_000_000
 
 
 def dollars(nanousd: int) -> str:
@@ -8,3 +9,8 @@ def dollars(nanousd: int) -> str:
     sign, amount = ("-", -nanousd) if nanousd < 0 else ("", nanousd)
     whole, fraction = divmod(amount, NANO)
     return f"{sign}{whole}.{f'{fraction:09d}'.rstrip('0') or '0'}"
+
+
+def part_of(nanousd: int, ppm: int) -> int:
+    """So many millionths of an amount, rounded half up."""
+    return (2 * nanousd * ppm + 1_000_000) // 2_000_000

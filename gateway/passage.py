@@ -8,6 +8,7 @@ import msgspec
 from gateway.heartbeat import Heartbeat
 from gateway.ids import new_id
 from gateway.ledger.records import AttemptRecord, DecisionRecord, RequestRecord
+from gateway.money import WHOLE_PPM, part_of
 from gateway.question import NO_DIRECTIVES, Directives
 from gateway.tenants.limits import Ticket
 from gateway.tenants.types import Principal
@@ -18,6 +19,17 @@ from semcache.types import Lookup, Question, Vector
 
 NO_TICKET = Ticket()  # before admission
 NOT_ASKED = Lookup(outcome="bypass", reason="not-asked")
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A request that is one of a batch's, and pays a part of the price."""
+
+    batch_id: str
+    price_ppm: int  # millionths of the price
+
+    def of(self, nanousd: int) -> int:
+        return part_of(nanousd, self.price_ppm)
 
 
 @dataclass(slots=True)
@@ -31,6 +43,7 @@ class Passage:
     directives: Directives = NO_DIRECTIVES
     headers: tuple[tuple[str, str], ...] = ()  # the client's, for the upstream
     deadline_s: float | None = None  # for all attempts together; None: the usual one
+    batch: Share | None = None  # the batch that it is a line of
     heartbeat: Heartbeat | None = None  # keeps its client's line open meanwhile
     ticket: Ticket = NO_TICKET
     id: str = field(default_factory=new_id)
@@ -100,6 +113,8 @@ class Passage:
             namespace=self.namespace,
             user=self.inference.user,
             config_hash=self.config_hash,
+            batch_id=self.batch.batch_id if self.batch is not None else None,
+            price_ppm=self.batch.price_ppm if self.batch is not None else WHOLE_PPM,
         )
 
     def decision_record(self) -> DecisionRecord | None:

@@ -25,12 +25,13 @@ from gateway.headers import describe, settle_up, settle_up_comment
 from gateway.heartbeat import Heartbeat
 from gateway.house import House, Snapshot
 from gateway.ledger.records import Status
-from gateway.passage import Passage
+from gateway.passage import Passage, Share
 from gateway.question import Directives
 from gateway.recall import discard, keep, look_up
 from gateway.relay import Relay
 from gateway.routes import choose, deadline_s, explicit, longest_answer
 from gateway.tenants.gatekeeper import Incoming
+from gateway.tenants.types import Principal
 from gateway.upstream import attempts
 from gateway.upstream.attempts import Deployment, Served
 from gateway.upstream.http_backend import FORWARDED
@@ -42,6 +43,7 @@ from semcache.types import StoredAnswer
 
 log = logging.getLogger("tollhouse.pipeline")
 
+BATCH_PRIORITY = 2  # in the bundled engine: after everybody, those of service_tier "flex" as well
 YES = ("1", "true", "yes")
 
 
@@ -60,9 +62,23 @@ class Pipeline:
         heartbeat: Heartbeat | None = None,
     ) -> Answer | StreamAnswer:
         """Raises ApiError for what is refused at the gate; once admitted, a request always gets its record."""
+        self._house.doors.check()
+        principal = await self._house.authenticator.identify(header("authorization"), header)
+        return await self.answer_to(principal, dialect, raw, header, receive, on_admitted, heartbeat)
+
+    async def answer_to(
+        self,
+        principal: Principal,
+        dialect: Dialect,
+        raw: bytes,
+        header: Incoming,
+        receive: Any,
+        on_admitted: Callable[[], Awaitable[None]] | None = None,
+        heartbeat: Heartbeat | None = None,
+        batch: Share | None = None,
+    ) -> Answer | StreamAnswer:
+        """The same for a caller who is known. `batch`: it is a line of one."""
         house, snapshot = self._house, self._house.snapshot  # one config for the whole request
-        house.doors.check()
-        principal = await house.authenticator.identify(header("authorization"), header)
         inference = dialect.parse(raw)
         passage = Passage(
             principal=principal,
@@ -72,6 +88,7 @@ class Pipeline:
             tier_wanted=header("x-tollhouse-tier"),
             directives=Directives.parse(header("cache-control")),
             headers=tuple((name, value) for name in FORWARDED if (value := header(name)) is not None),
+            batch=batch,
             heartbeat=heartbeat,
             deadline_s=deadline_s(header("x-tollhouse-timeout-s"), self._deadline_s),
         )
@@ -119,6 +136,8 @@ class Pipeline:
         ticket, usage = passage.ticket, worst_case(passage.inference, longest_answer(passage, snapshot))
         models = passage.decision.candidates
         cost = self._house.prices.dearest_nanousd(models, usage) if ticket.counts_dollars else 0
+        if passage.batch is not None:
+            cost = passage.batch.of(cost)
         await ticket.reserve(usage.total_tokens, cost)
 
     async def _dry_run(self, passage: Passage, snapshot: Snapshot) -> Answer:
@@ -142,6 +161,7 @@ class Pipeline:
                 upstream_model=deployment.upstream_model,
                 cache_salt=tenant.id,
                 fairness_key=tenant.id,
+                priority=BATCH_PRIORITY if passage.batch is not None else 0,
                 headers=passage.headers,
                 longest_answer=tenant.default_max_tokens or catalog.max_output_tokens(deployment.model),
             )

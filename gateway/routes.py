@@ -10,6 +10,7 @@ from gateway.errors import ContextLengthExceeded, InvalidRequestError
 from gateway.estimates import least_prompt_tokens, prompt_tokens
 from gateway.house import House, Snapshot
 from gateway.passage import Passage
+from gateway.tenants.types import Scope
 from routing.errors import NoCapableModel
 from routing.types import Decision, Prompt
 
@@ -30,16 +31,23 @@ def explicit(passage: Passage, snapshot: Snapshot) -> Decision | None:
     if scope is not None and tier is not None:
         check_tier(scope, tier)
     kind = "embedding" if inference.endpoint == "embeddings" else "chat"
-    if inference.model == AUTO and kind == "chat" and snapshot.router is not None:
-        if scope is not None and snapshot.router_for(scope) is None:
-            raise nothing_left(scope)
+    if check_name(inference.model, kind, scope, snapshot):
         return None
-    if scope is not None and inference.model != AUTO:
-        check_model(scope, inference.model, catalog.tiers)
-    catalog.model(inference.model, kind)
     return Decision(
         tier=catalog.tier_of.get(inference.model, ""), candidates=(inference.model,), reason="explicit model"
     )
+
+
+def check_name(model: str, kind: str, scope: Scope | None, snapshot: Snapshot) -> bool:
+    """Whether a model's name leaves the choice to the router. Raises PermissionDeniedError and NotFoundError."""
+    if model == AUTO and kind == "chat" and snapshot.router is not None:
+        if scope is not None and snapshot.router_for(scope) is None:
+            raise nothing_left(scope)
+        return True
+    if scope is not None and model != AUTO:
+        check_model(scope, model, snapshot.catalog.tiers)
+    snapshot.catalog.model(model, kind)
+    return False
 
 
 def deadline_s(wanted: str | None, ours_s: float | None) -> float | None:

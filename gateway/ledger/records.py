@@ -4,6 +4,7 @@ from typing import Literal
 
 import msgspec
 
+from gateway.money import WHOLE_PPM
 from gateway.wire.usage import Usage
 
 Status = Literal["ok", "error", "cancelled", "lost"]  # lost: opened before a crash, never settled
@@ -71,6 +72,7 @@ class RequestRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     namespace: str | None = None
     user: str | None = None  # the request's own `user` field
     config_hash: str = ""
-    batch_id: str | None = None  # the batch that it was a line of
+    batch_id: str | None = None  # the batch that it was a line of, ...
+    price_ppm: int = WHOLE_PPM  # ... and what it pays then, in millionths of the price
     attempts: tuple[AttemptRecord, ...] = ()
     decision: DecisionRecord | None = None

@@ -14,6 +14,7 @@ from gateway.ledger.entries import OPENED, decode_opened, decode_settled
 from gateway.ledger.frames import Frame, read_frames
 from gateway.ledger.journal import LOCK, SUFFIX
 from gateway.ledger.records import AttemptRecord, RequestRecord
+from gateway.money import part_of
 from gateway.wire.usage import Usage
 
 log = logging.getLogger("tollhouse.ledger")
@@ -95,7 +96,7 @@ def _lost(attempts: list[AttemptRecord], request: RequestRecord, price: Pricing)
     for attempt in attempts:
         usage = replace(attempt.usage, estimated=True)
         estimated = replace(attempt, status="lost", usage=usage)
-        booked.append(replace(estimated, cost_nanousd=price(estimated)))
+        booked.append(replace(estimated, cost_nanousd=part_of(price(estimated), request.price_ppm)))
     last = booked[-1]
     return replace(
         request,

@@ -9,6 +9,8 @@ so spent + saved by cache + saved by routing = B, always. Routing to a dearer mo
 what the books say. What failed attempts cost on the way is in the request's cost and is nobody's saving.
 """
 
+from collections.abc import Callable
+
 import msgspec
 
 from gateway.ledger.prices import PriceBook
@@ -21,6 +23,17 @@ class Savings(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     baseline_cost_nanousd: int | None = None  # B; None: nothing to compare with, and then routing saved nothing
     saved_by_cache_nanousd: int = 0
     saved_by_routing_nanousd: int = 0
+
+    def scaled(self, share: Callable[[int], int]) -> "Savings":
+        """At another share of every price, the baseline's as well: the sums add up as before."""
+        serving, would_cost = share(self.serving_cost_nanousd), self.baseline_cost_nanousd
+        return Savings(
+            serving_cost_nanousd=serving,
+            baseline_model=self.baseline_model,
+            baseline_cost_nanousd=None if would_cost is None else share(would_cost),
+            saved_by_cache_nanousd=serving if self.saved_by_cache_nanousd else 0,
+            saved_by_routing_nanousd=0 if would_cost is None else share(would_cost) - serving,
+        )
 
 
 def compare(

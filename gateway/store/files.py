@@ -5,13 +5,12 @@ from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Row, delete, func, insert, or_, select, update
 
+from gateway.batches.types import UNFINISHED
 from gateway.files.types import StoredFile
 from gateway.store.database import Database, Transaction
 from gateway.store.file_tables import batches, file_parts, files
 
 Order = Literal["asc", "desc"]
-UNFINISHED = ("validating", "in_progress", "finalizing", "cancelling")  # batches that still need their input
-
 _FILE = files.c
 _PART = file_parts.c
 

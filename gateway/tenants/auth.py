@@ -21,6 +21,7 @@ _MISSING = (
     "You didn't provide an API key. Send it in an Authorization header: `Authorization: Bearer sk-th-...`. "
     "Keys are made with `tollhouse keys create`."
 )
+_EXPIRED = "This API key has expired."
 _UNKNOWN = "Incorrect API key provided. Keys are made with `tollhouse keys create`."
 
 
@@ -51,7 +52,7 @@ class Secret:
         if self.replaced_at is not None and self.replaced_at <= now:
             raise AuthenticationError("This API key has been replaced by a new one.", headers=_SCHEME)
         if self.until is not None and self.until <= now:
-            raise AuthenticationError("This API key has expired.", headers=_SCHEME)
+            raise AuthenticationError(_EXPIRED, headers=_SCHEME)
         if self.gatekeeper is not None:
             if incoming is None:
                 raise PermissionDeniedError("This API key may not be used here.")
@@ -81,6 +82,7 @@ class Authenticator:
         self._database = database
         self._clock = clock
         self._secrets: dict[bytes, Secret] = {}
+        self._current: dict[str, Secret] = {}  # by the key's id, those that no other has replaced
         self._watch = VersionWatch(database, "tenants", self._reload, interval_s)
         self._look: asyncio.Task[None] | None = None  # that has not begun to read yet
         self._next_look = 0.0
@@ -114,6 +116,19 @@ class Authenticator:
             secret.check(self._clock(), incoming)
         return secret.principal
 
+    def recall(self, key_id: str, path: str) -> Principal:
+        """Who left a request for later, if its key is still good for it. Raises as `authenticate`."""
+        secret = self._current.get(key_id)
+        if secret is None:
+            raise UnknownKeyError(_UNKNOWN, headers=_SCHEME)
+        if secret.refusal is not None:
+            raise AuthenticationError(secret.refusal, headers=_SCHEME)
+        if secret.until is not None and secret.until <= self._clock():
+            raise AuthenticationError(_EXPIRED, headers=_SCHEME)
+        if secret.gatekeeper is not None:
+            secret.gatekeeper.check_path(path)
+        return secret.principal
+
     async def identify(self, authorization: str | None, incoming: Incoming | None = None) -> Principal:
         """As `authenticate`, but a key that is not known is looked for once more: it may have been made just now.
 
@@ -138,3 +153,5 @@ class Authenticator:
     async def _reload(self) -> None:
         found = await select_secrets(self._database)
         self._secrets = {bytes.fromhex(row.hash): Secret(row, self.proxies) for row in found}
+        current = (secret for secret in self._secrets.values() if secret.replaced_at is None)
+        self._current = {secret.principal.key.id: secret for secret in current}

@@ -67,8 +67,12 @@ class Gatekeeper:
             if address is None or not any(address in network for network in self._networks):
                 message = f"This API key may not be used from {address or 'an address that can not be told'}."
                 raise PermissionDeniedError(message, code="ip_not_allowed")
-        if self._endpoints is not None and not self._has(incoming.path.removeprefix("/v1/").strip("/")):
-            message = f"This API key may not use {incoming.path}, only: {', '.join(self._endpoints)}."
+        self.check_path(incoming.path)
+
+    def check_path(self, path: str) -> None:
+        """Raises PermissionDeniedError."""
+        if self._endpoints is not None and not self._has(path.removeprefix("/v1/").strip("/")):
+            message = f"This API key may not use {path}, only: {', '.join(self._endpoints)}."
             raise PermissionDeniedError(message, code="endpoint_not_allowed")
 
     def _has(self, path: str) -> bool:

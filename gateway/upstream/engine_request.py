@@ -67,7 +67,7 @@ async def make_order(client: EngineClient, outbound: Outbound) -> Order:
             grammar=grammar,
             cache_salt=outbound.cache_salt,
             fairness_key=outbound.fairness_key,
-            priority=BACKGROUND if field(inference, "service_tier") == "flex" else 0,
+            priority=max(outbound.priority, BACKGROUND if field(inference, "service_tier") == "flex" else 0),
         )
         for place, prompt in enumerate(prompts)
     ]
@@ -163,6 +163,7 @@ async def _embeddings(client: EngineClient, outbound: Outbound) -> list[Generati
             pooling="last",
             cache_salt=outbound.cache_salt,
             fairness_key=outbound.fairness_key,
+            priority=outbound.priority,
         )
         for place, token_ids in enumerate(inputs)
     ]

@@ -32,6 +32,7 @@ class Outbound(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     upstream_model: str
     cache_salt: str = ""
     fairness_key: str = ""
+    priority: int = 0  # lower runs first, where there is a queue of ours
     longest_answer: int | None = None  # tokens, for a request that names no max_tokens; a provider has its own idea
     headers: tuple[tuple[str, str], ...] = ()  # the client's; a backend passes on only those it knows to be harmless
     dispatch: Dispatch = msgspec.field(default_factory=Dispatch)
