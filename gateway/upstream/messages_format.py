@@ -52,7 +52,10 @@ class MessagesFormat:
         read = read_body(body)
         if read is None or any(block.type != "text" for block in read.content or ()):
             return None
-        return chat_completion(body)
+        try:
+            return chat_completion(body)
+        except ValueError:
+            return None
 
     def assemble(self, payloads: Iterable[bytes], num_choices: int) -> bytes | None:
         payloads = list(payloads)
