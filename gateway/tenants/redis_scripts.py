@@ -187,3 +187,12 @@ for index = 1, 3 do redis.call('PEXPIRE', KEYS[index], lease_ms * 2) end
 return 1
 """
 )
+
+# KEYS 1-3; ARGV tickets...
+RELEASE = (
+    _PRELUDE
+    + """
+for _, ticket in ipairs(ARGV) do release(ticket) end
+return 1
+"""
+)

@@ -124,10 +124,16 @@ class SharedCounts:
             by_tenant.setdefault(claim.terms.tenant_id, []).append(claim)
         for claims in by_tenant.values():
             for start in range(0, len(claims), _BATCH):
-                held = [claim for claim in claims[start : start + _BATCH] if claim.id in self._leases]
-                arguments = [part for claim in held for part in (claim.id, held_by(claim))]
                 with suppress(RedisAway):  # tried again next time
-                    await self._link.run_on(scripts.RENEW, lease_keys(claims[0].terms), [self._lease_ms, *arguments])
+                    await self._renew(claims[start : start + _BATCH])
+
+    async def _renew(self, claims: list[Claim]) -> None:
+        """Of one tenant. Whoever was settled meanwhile may have been put back: it is let go again."""
+        keys = lease_keys(claims[0].terms)
+        arguments = [part for claim in claims for part in (claim.id, held_by(claim))]
+        await self._link.run_on(scripts.RENEW, keys, [self._lease_ms, *arguments])
+        if gone := [claim.id for claim in claims if claim.id not in self._leases]:
+            await self._link.run_on(scripts.RELEASE, keys, gone)
 
     async def _admit(self, claim: Claim) -> Tally:
         terms, num_slots = claim.terms, len(claim.terms.slots)
