@@ -168,28 +168,36 @@ class ProviderConfig(_Section, frozen=True):
         return not self.api_key_env or bool(self.api_key)
 
 
-class DeploymentConfig(_Section, frozen=True):
+class PricesConfig(_Section, frozen=True):
+    """Of tokens. None is free, or as the whole of which it is a part."""
+
+    input_usd_per_mtok: Price | None = None
+    output_usd_per_mtok: Price | None = None
+    cached_input_usd_per_mtok: Price | None = None
+    cache_write_input_usd_per_mtok: Price | None = None
+    reasoning_output_usd_per_mtok: Price | None = None
+
+    @property
+    def prices(self) -> dict[str, float]:
+        """Those that are given, by their keys."""
+        named = {name: getattr(self, name) for name in PricesConfig.__struct_fields__}
+        return {name: price for name, price in named.items() if price is not None}
+
+
+class DeploymentConfig(PricesConfig, frozen=True):
     """One place where a model runs. Prices that are not given are the model's."""
 
     provider: str = ""
     engine: str = ""
     upstream_name: str = ""  # "": the name itself, as the client wrote it
     weight: Positive = 1.0
-    input_usd_per_mtok: Price | None = None
-    output_usd_per_mtok: Price | None = None
-    cached_input_usd_per_mtok: Price | None = None
 
     @property
     def server(self) -> str:
         return self.engine or self.provider
 
-    @property
-    def has_prices(self) -> bool:
-        prices = (self.input_usd_per_mtok, self.output_usd_per_mtok, self.cached_input_usd_per_mtok)
-        return any(price is not None for price in prices)
 
-
-class ModelConfig(_Section, frozen=True):
+class ModelConfig(PricesConfig, frozen=True, kw_only=True):
     """What a client may name. Exactly one of provider, engine and deployments; `engine = "embedder"` is the [embedding]
     model."""
 
@@ -200,9 +208,6 @@ class ModelConfig(_Section, frozen=True):
     deployments: tuple[DeploymentConfig, ...] = ()
     balance: Literal["weighted", "least-busy", "least-latency"] = "weighted"
     kind: Literal["chat", "embedding"] = "chat"
-    input_usd_per_mtok: Price = 0.0
-    output_usd_per_mtok: Price = 0.0
-    cached_input_usd_per_mtok: Price | None = None  # None: as input
     capabilities: tuple[str, ...] = ()
     context_tokens: PositiveInt | None = None
     max_output_tokens: PositiveInt | None = None

@@ -62,17 +62,13 @@ def _deployments(config: Config, where: str, model: ModelConfig) -> Iterator[str
             yield f"{here}: give exactly one of provider and engine"
             continue
         yield from _server(config, here, place)
-        if place.has_prices and model.is_glob:
+        if place.prices and model.is_glob:
             yield f"{here}: a glob's price is the model's; give the models their own names for prices of their own"
         namesakes = [other for other in model.deployments if other.server == place.server]
-        if len({_prices(other) for other in namesakes}) > 1:
+        if any(other.prices != place.prices for other in namesakes):
             yield f"{here}: the deployments at {place.server!r} have one price; use a provider for each"
         if (place.server, place.upstream_name) in {(p.server, p.upstream_name) for p in model.deployments[:index]}:
             yield f"{here}: the same as one before it; give one of them a larger weight"
-
-
-def _prices(place: DeploymentConfig) -> tuple[float | None, ...]:
-    return place.input_usd_per_mtok, place.output_usd_per_mtok, place.cached_input_usd_per_mtok
 
 
 def _server(config: Config, where: str, place: DeploymentConfig) -> Iterator[str]:

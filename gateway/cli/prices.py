@@ -13,9 +13,18 @@ from gateway.cli.options import config_option, load_config, operator, with_datab
 from gateway.cli.output import console, exact_money, table
 
 if TYPE_CHECKING:
+    from gateway.ledger.price import Price
     from gateway.store.database import Database
     from gateway.store.prices import PriceRow
 
+PARTS = {
+    "input": "in",
+    "output": "out",
+    "cached_input": "cached",
+    "cache_write_input": "cache write",
+    "reasoning_output": "reasoning",
+    "hour": "engine",
+}
 _MAX_USD = 1_000_000  # per million tokens: a dollar a token
 
 
@@ -44,47 +53,35 @@ def prices_group() -> None:
 @click.option("--input", "input_", type=Dollars(), required=True, help="Per million prompt tokens.")
 @click.option("--output", type=Dollars(), required=True, help="Per million completion tokens.")
 @click.option("--cached-input", type=Dollars(), help="Per million cached prompt tokens. Default: as --input.")
+@click.option("--cache-write-input", type=Dollars(), help="Per million written to a prompt cache. Default: as --input.")
+@click.option("--reasoning-output", type=Dollars(), help="Per million reasoning tokens. Default: as --output.")
 @click.option("--valid-from", type=Moment(), help="UTC unless it names a zone. Default: now.")
 @config_option
-def set_(
-    model: str,
-    input_: Decimal,
-    output: Decimal,
-    cached_input: Decimal | None,
-    valid_from: datetime | None,
-    config_path: Path,
-) -> None:
+def set_(model: str, input_: Decimal, valid_from: datetime | None, config_path: Path, **others: Decimal | None) -> None:
     """Set the price of MODEL, in dollars; a running gateway takes it over at once.
 
     It holds until a later one, or until the config's own price of the model is edited. What is booked already stays.
     """
-    from gateway.ledger.prices import PriceBook, set_price
+    from gateway.ledger.prices import PriceBook, price_in_dollars, set_price
     from gateway.store.errors import DuplicateRow
     from gateway.store.prices import select_prices
 
     config = load_config(config_path)
+    given = {"input": input_} | {name: amount for name, amount in others.items() if amount is not None}
+    price = price_in_dollars({f"{name}_usd_per_mtok": amount for name, amount in given.items()})
     if not any(model == known.name or fnmatchcase(model, known.name) for known in config.model):
         raise click.BadParameter(f"no model named {model!r} in {config_path}", param_hint="MODEL")
 
     async def work(database: "Database") -> "tuple[PriceRow, list[PriceRow]]":
         await PriceBook(database).seed(config.model)  # first, or the config's first price would come later and rule
-        row = await set_price(
-            database,
-            model,
-            input_usd_per_mtok=input_,
-            output_usd_per_mtok=output,
-            cached_input_usd_per_mtok=cached_input,
-            valid_from=valid_from,
-            by=operator(),
-        )
+        row = await set_price(database, model, price, valid_from=valid_from, by=operator())
         return row, await select_prices(database)
 
     try:
         row, rows = with_database(config, work)
     except DuplicateRow as error:
         raise click.ClickException(f"{model} has a price from {valid_from:%Y-%m-%d %H:%M} UTC on already") from error
-    shown = ", ".join(map(exact_money, row.amounts))
-    click.echo(f"{model}: {shown} per million tokens in, out, cached, from {row.valid_from:%Y-%m-%d %H:%M} UTC on")
+    click.echo(f"{model}: {described(price)}, from {row.valid_from:%Y-%m-%d %H:%M} UTC on")
     ruling = _in_force(rows).get(model)
     if ruling is not None and ruling.valid_from > row.valid_from:
         click.echo(f"but a later price rules since {ruling.valid_from:%Y-%m-%d %H:%M} UTC", err=True)
@@ -94,7 +91,7 @@ def set_(
 @click.option("--history", is_flag=True, help="Those that rule no more, too.")
 @config_option
 def list_(history: bool, config_path: Path) -> None:
-    """Show prices in dollars per million tokens: those that rule now, and those to come."""
+    """Show prices in dollars per million tokens, or per hour: those that rule now, and those to come."""
     from gateway.store.prices import select_prices
 
     rows = with_database(load_config(config_path), select_prices)
@@ -102,15 +99,28 @@ def list_(history: bool, config_path: Path) -> None:
         click.echo("no prices yet: the config's are taken over when the gateway starts")
         return
     now, ruling = datetime.now(UTC), _in_force(rows)
-    columns = ("input", "output", "cached input")
+    columns = [f"{name} per hour" if name == "engine" else name for name in PARTS.values()]
     shown = table("model", *columns, "valid from (UTC)", "set by", "state", right=columns)
     for row in sorted(rows, key=lambda row: row.model):  # stable: each model's stay in the order of time
         state = "to come" if row.valid_from > now else "in force" if row is ruling[row.model] else "past"
         if history or state != "past":
-            shown.add_row(
-                row.model, *map(exact_money, row.amounts), f"{row.valid_from:%Y-%m-%d %H:%M}", row.source, state
-            )
+            amounts = [shown_amount(row.price, name) for name in PARTS]
+            shown.add_row(row.model, *amounts, f"{row.valid_from:%Y-%m-%d %H:%M}", row.source, state)
     console().print(shown)
+
+
+def described(price: "Price") -> str:
+    """In words: "$0.15 in, $0.60 out per million tokens"."""
+    if price.hour is not None:
+        return f"{exact_money(price.hour)} for an hour of the engine"
+    amounts = {word: shown_amount(price, name) for name, word in PARTS.items()}
+    return ", ".join(f"{amount} {word}" for word, amount in amounts.items() if amount) + " per million tokens"
+
+
+def shown_amount(price: "Price", name: str) -> str:
+    """Of one of PARTS; "" where it is not told apart, or does not count."""
+    amount: int | None = getattr(price, name)
+    return "" if amount is None or (price.hour is not None and name != "hour") else exact_money(amount)
 
 
 def _in_force(rows: "list[PriceRow]") -> "dict[str, PriceRow]":

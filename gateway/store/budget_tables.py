@@ -2,7 +2,8 @@
 
 from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, Integer, String, Table, Text, UniqueConstraint
 
-from gateway.store.tables import UtcDateTime, metadata
+from gateway.store.ledger_tables import metadata  # with all the others
+from gateway.store.tables import UtcDateTime
 
 __all__ = ["budget_alerts", "budgets", "metadata"]
 

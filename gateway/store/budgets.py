@@ -10,7 +10,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.store.budget_tables import budget_alerts, budgets
 from gateway.store.database import Database
-from gateway.store.tables import keys, requests, teams, tenants
+from gateway.store.ledger_tables import requests
+from gateway.store.tables import keys, teams, tenants
 from gateway.store.versions import bump
 from gateway.tenants.periods import Period, period_at
 from gateway.tenants.terms import KeySpending, Owner

@@ -10,7 +10,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from gateway.ledger.records import AttemptRecord, DecisionRecord, RequestRecord
 from gateway.store.database import Database
 from gateway.store.errors import RowRefused
-from gateway.store.tables import attempts, decisions, requests
+from gateway.store.ledger_tables import attempts, decisions, requests
 from gateway.wire.usage import Usage
 
 Values = dict[str, Any]
@@ -56,7 +56,9 @@ def _usage(usage: Usage) -> Values:
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,
         "cached_tokens": usage.cached_tokens,
+        "cache_write_tokens": usage.cache_write_tokens,
         "reasoning_tokens": usage.reasoning_tokens,
+        "compute_us": usage.compute_us,
         "estimated": usage.estimated,
     }
 

@@ -1,40 +1,43 @@
 """Rows of the price table. They are only ever added: what a request cost last month must not change today."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal
 
 import msgspec
-from sqlalchemy import Row, insert, select
+from sqlalchemy import insert, select
 
 from gateway.ids import new_id
+from gateway.ledger.price import Price
 from gateway.store.database import Database, Transaction
-from gateway.store.tables import prices
+from gateway.store.ledger_tables import prices
 from gateway.store.versions import bump
 
-Source = Literal["config", "operator"]
+Source = Literal["config", "operator", "import"]
+_COLUMNS = {
+    "input": "input_nanousd_per_mtok",
+    "output": "output_nanousd_per_mtok",
+    "cached_input": "cached_input_nanousd_per_mtok",
+    "cache_write_input": "cache_write_input_nanousd_per_mtok",
+    "reasoning_output": "reasoning_output_nanousd_per_mtok",
+    "hour": "nanousd_per_hour",
+}
 
 
 class PriceRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model's tokens cost from `valid_from` on, in nano-dollars per million tokens."""
+    """What a model costs from `valid_from` on, and who says so."""
 
     model: str
     valid_from: datetime
-    input_nanousd_per_mtok: int
-    output_nanousd_per_mtok: int
-    cached_input_nanousd_per_mtok: int
+    price: Price
     source: Source
-
-    @property
-    def amounts(self) -> tuple[int, int, int]:
-        return self.input_nanousd_per_mtok, self.output_nanousd_per_mtok, self.cached_input_nanousd_per_mtok
 
 
 async def select_prices(database: Database) -> list[PriceRow]:
     """All of history, oldest first."""
     async with database.read() as connection:
         rows = await connection.execute(select(prices).order_by(prices.c.valid_from, prices.c.id))
-        return [_price(row) for row in rows]
+        return [_row(row) for row in rows]
 
 
 async def select_price(transaction: Transaction, model: str, at: datetime) -> PriceRow | None:
@@ -43,16 +46,16 @@ async def select_price(transaction: Transaction, model: str, at: datetime) -> Pr
         select(prices).where(prices.c.model == model, prices.c.valid_from <= at).order_by(prices.c.valid_from.desc())
     )
     row = (await transaction.execute(query.limit(1))).first()
-    return _price(row) if row is not None else None
+    return _row(row) if row is not None else None
 
 
-async def insert_price(transaction: Transaction, row: PriceRow) -> None:
-    """Raises DuplicateRow when the model has a price from this very moment on."""
-    await transaction.execute(insert(prices).values(id=new_id(), **msgspec.structs.asdict(row)))
+async def insert_prices(transaction: Transaction, rows: Sequence[PriceRow]) -> None:
+    """Raises DuplicateRow when a model has a price from this very moment on."""
+    await transaction.execute(insert(prices), [_values(row) for row in rows])
     await bump(transaction, "prices")
 
 
-async def seed_prices(database: Database, wanted: Iterable[tuple[str, tuple[int, int, int]]]) -> list[str]:
+async def seed_prices(database: Database, wanted: Iterable[tuple[str, Price]]) -> list[str]:
     """Adds a row for each model whose price in the config is not the one that the config gave last time.
 
     So a row that an operator wrote later stays in force until the config itself changes. Returns the models changed.
@@ -64,31 +67,26 @@ async def seed_prices(database: Database, wanted: Iterable[tuple[str, tuple[int,
         rows = await connection.execute(
             select(prices).where(prices.c.source == "config").order_by(prices.c.valid_from, prices.c.id)
         )
-        last = {
-            row.model: (row.input_nanousd_per_mtok, row.output_nanousd_per_mtok, row.cached_input_nanousd_per_mtok)
-            for row in rows
-        }
-        changed = [(model, amounts) for model, amounts in wanted if last.get(model) != amounts]
+        last = {row.model: _price(row) for row in rows}
+        now = datetime.now(UTC)
+        changed = [
+            PriceRow(model=model, valid_from=now, price=price, source="config")
+            for model, price in wanted
+            if last.get(model) != price
+        ]
         if changed:
-            now = datetime.now(UTC)
-            await connection.execute(
-                insert(prices),
-                [
-                    {
-                        "id": new_id(),
-                        "model": model,
-                        "valid_from": now,
-                        "input_nanousd_per_mtok": amounts[0],
-                        "output_nanousd_per_mtok": amounts[1],
-                        "cached_input_nanousd_per_mtok": amounts[2],
-                        "source": "config",
-                    }
-                    for model, amounts in changed
-                ],
-            )
-            await bump(connection, "prices")
-        return [model for model, _ in changed]
+            await insert_prices(connection, changed)
+        return [row.model for row in changed]
 
 
-def _price(row: Row[Any]) -> PriceRow:
-    return PriceRow(**{name: getattr(row, name) for name in PriceRow.__struct_fields__})
+def _row(row: Any) -> PriceRow:
+    return PriceRow(model=row.model, valid_from=row.valid_from, price=_price(row), source=row.source)
+
+
+def _values(row: PriceRow) -> dict[str, Any]:
+    amounts = {column: getattr(row.price, name) for name, column in _COLUMNS.items()}
+    return {"id": new_id(), "model": row.model, "valid_from": row.valid_from, "source": row.source} | amounts
+
+
+def _price(row: Any) -> Price:
+    return Price(**{name: getattr(row, column) for name, column in _COLUMNS.items()})

@@ -7,7 +7,8 @@ import msgspec
 from sqlalchemy import ColumnElement, case, func, literal_column, select
 
 from gateway.store.database import Database
-from gateway.store.tables import requests, tenants
+from gateway.store.ledger_tables import requests
+from gateway.store.tables import tenants
 
 By = Literal["day", "model", "tier"]
 _SUMMED = ("_tokens", "_nanousd")

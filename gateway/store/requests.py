@@ -8,7 +8,7 @@ import msgspec
 from sqlalchemy import select
 
 from gateway.store.database import Database
-from gateway.store.tables import attempts, requests
+from gateway.store.ledger_tables import attempts, requests
 
 
 class RequestRow(msgspec.Struct, frozen=True, kw_only=True):

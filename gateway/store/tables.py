@@ -1,7 +1,6 @@
 """The tables, as SQLAlchemy Core. Revisions under migrations/ create them; a test holds the two together.
 
-Money is integer nano-dollars, times are UTC, ids are UUIDv7 in hex. Requests carry no foreign key to tenants on
-purpose: an entry of the ledger must never be refused.
+Times are UTC, ids are UUIDv7 in hex. The ledger's tables are in `ledger_tables`, and so on by subject.
 """
 
 from datetime import UTC, datetime
@@ -13,11 +12,7 @@ from sqlalchemy import (
     Column,
     DateTime,
     Dialect,
-    Double,
     ForeignKey,
-    Index,
-    Integer,
-    LargeBinary,
     MetaData,
     String,
     Table,
@@ -138,96 +133,6 @@ cache_erasures = Table(  # what every gateway is to forget of its cache: one ent
     Column("tenant_id", String(32)),
     Column("entry_id", Text),
     Column("erased_at", UtcDateTime, nullable=False),
-)
-
-prices = Table(
-    "prices",
-    metadata,
-    Column("id", String(32), primary_key=True),
-    Column("model", Text, nullable=False),
-    Column("valid_from", UtcDateTime, nullable=False),
-    Column("input_nanousd_per_mtok", BigInteger, nullable=False),
-    Column("output_nanousd_per_mtok", BigInteger, nullable=False),
-    Column("cached_input_nanousd_per_mtok", BigInteger, nullable=False),
-    Column("source", String(16), nullable=False),  # config, operator
-    UniqueConstraint("model", "valid_from"),
-)
-
-requests = Table(
-    "requests",
-    metadata,
-    Column("id", String(32), primary_key=True),
-    Column("tenant_id", String(32), nullable=False),
-    Column("key_id", String(32), nullable=False),
-    Column("endpoint", Text, nullable=False),
-    Column("requested_model", Text, nullable=False),
-    Column("model", Text),
-    Column("provider", Text),
-    Column("tier", Text),
-    Column("stream", Boolean, nullable=False),
-    Column("started_at", UtcDateTime, nullable=False),
-    Column("status", String(16), nullable=False),
-    Column("http_status", Integer, nullable=False),
-    Column("error_code", Text),
-    Column("cache", String(16), nullable=False),
-    Column("cache_reason", Text, nullable=False),
-    Column("cache_entry", Text),
-    Column("similarity", Double),
-    Column("route_reason", Text, nullable=False),
-    Column("prompt_tokens", BigInteger, nullable=False),
-    Column("completion_tokens", BigInteger, nullable=False),
-    Column("cached_tokens", BigInteger, nullable=False),
-    Column("reasoning_tokens", BigInteger, nullable=False),
-    Column("estimated", Boolean, nullable=False),
-    Column("cost_nanousd", BigInteger, nullable=False),
-    Column("baseline_model", Text),
-    Column("baseline_cost_nanousd", BigInteger),
-    Column("saved_by_cache_nanousd", BigInteger, nullable=False),
-    Column("saved_by_routing_nanousd", BigInteger, nullable=False),
-    Column("ttft_ms", Double),
-    Column("latency_ms", Double, nullable=False),
-    Column("namespace", Text),
-    Column("user", Text),
-    Column("config_hash", String(64), nullable=False),
-    Column("batch_id", String(64)),  # the batch that the request was a line of
-    Index(None, "started_at"),
-    Index(None, "tenant_id", "started_at"),
-)
-
-attempts = Table(
-    "attempts",
-    metadata,
-    Column("id", String(32), primary_key=True),
-    Column("request_id", String(32), ForeignKey("requests.id"), nullable=False, index=True),
-    Column("attempt", Integer, nullable=False),  # 0, 1, ... within the request
-    Column("model", Text, nullable=False),
-    Column("provider", Text, nullable=False),
-    Column("upstream_model", Text, nullable=False),
-    Column("started_at", UtcDateTime, nullable=False, index=True),
-    Column("status", String(16), nullable=False),
-    Column("http_status", Integer),
-    Column("error_code", Text),
-    Column("prompt_tokens", BigInteger, nullable=False),
-    Column("completion_tokens", BigInteger, nullable=False),
-    Column("cached_tokens", BigInteger, nullable=False),
-    Column("reasoning_tokens", BigInteger, nullable=False),
-    Column("estimated", Boolean, nullable=False),
-    Column("cost_nanousd", BigInteger, nullable=False),
-    Column("ttft_ms", Double),
-    Column("latency_ms", Double, nullable=False),
-)
-
-decisions = Table(
-    "decisions",
-    metadata,
-    Column("request_id", String(32), ForeignKey("requests.id"), primary_key=True),
-    Column("tier", Text, nullable=False),
-    Column("reason", Text, nullable=False),
-    Column("confidence", Double),
-    Column("task", Text),
-    Column("signals", Text, nullable=False),  # JSON
-    Column("embedding", LargeBinary),  # float16, little-endian
-    Column("text", Text),
 )
 
 responses = Table(  # of the Responses API; gone at `expires_at`, or when a client deletes them

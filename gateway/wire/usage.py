@@ -1,4 +1,7 @@
-"""Token counts as OpenAI reports them, out of whole answers. Knows no streams and no prices."""
+"""Token counts as providers report them, out of whole answers. Knows no streams and no prices.
+
+All write OpenAI's `usage`, and each has a way of its own to say what of it came from its cache or was thought.
+"""
 
 from typing import Annotated, Any
 
@@ -20,6 +23,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     cached_tokens: int = 0
     cache_write_tokens: int = 0
     reasoning_tokens: int = 0
+    compute_us: int = 0  # of an engine of ours
     estimated: bool = False
 
     @property
@@ -36,36 +40,71 @@ class Usage(msgspec.Struct, frozen=True, gc=False, kw_only=True):
             cached_tokens=max(self.cached_tokens, other.cached_tokens),
             cache_write_tokens=max(self.cache_write_tokens, other.cache_write_tokens),
             reasoning_tokens=max(self.reasoning_tokens, other.reasoning_tokens),
+            compute_us=max(self.compute_us, other.compute_us),
             estimated=self.estimated and other.estimated,
         )
 
 
 class _PromptDetails(msgspec.Struct):
     cached_tokens: _Count | None = None
-    cache_write_tokens: _Count | None = None
+    cache_write_tokens: _Count | None = None  # OpenRouter
+    cache_creation_tokens: _Count | None = None  # LiteLLM
+    cache_creation_input_tokens: _Count | None = None  # Alibaba
+
+    @property
+    def written(self) -> int:
+        return _most(self.cache_write_tokens, self.cache_creation_tokens, self.cache_creation_input_tokens)
 
 
 class _CompletionDetails(msgspec.Struct):
     reasoning_tokens: _Count | None = None
 
 
+_NO_PROMPT, _NO_COMPLETION = _PromptDetails(), _CompletionDetails()
+
+
 class _WireUsage(msgspec.Struct):
-    """The `usage` member of an answer. Every count may be missing or null: not every upstream is OpenAI."""
+    """The `usage` member of an answer. Every count may be missing or null: not every upstream is OpenAI.
+
+    A count that is told in two places is one count.
+    """
 
     prompt_tokens: _Count | None = None
     completion_tokens: _Count | None = None
+    total_tokens: _Count | None = None
     prompt_tokens_details: _PromptDetails | None = None
     completion_tokens_details: _CompletionDetails | None = None
+    cached_tokens: _Count | None = None  # Moonshot
+    prompt_cache_hit_tokens: _Count | None = None  # DeepSeek
+    cache_read_input_tokens: _Count | None = None  # Anthropic's names, in OpenAI's format
+    cache_creation_input_tokens: _Count | None = None
+    reasoning_tokens: _Count | None = None  # Perplexity
 
     def counted(self) -> Usage:
-        prompt, completion = self.prompt_tokens_details, self.completion_tokens_details
+        in_prompt = self.prompt_tokens_details or _NO_PROMPT
+        in_completion = self.completion_tokens_details or _NO_COMPLETION
+        read = (self.cached_tokens, self.prompt_cache_hit_tokens, self.cache_read_input_tokens)
+        cached = _most(in_prompt.cached_tokens, *read)
+        written = max(in_prompt.written, self.cache_creation_input_tokens or 0)
+        prompt, completion = self.prompt_tokens or 0, self.completion_tokens or 0
+        reasoning = _most(in_completion.reasoning_tokens, self.reasoning_tokens)
+        if (left_out := (self.total_tokens or 0) - prompt - completion) > 0:
+            if left_out == cached + written:
+                prompt += left_out
+            else:  # xAI and Gemini count thoughts in the total alone, and charge for them
+                completion += left_out
+                reasoning = max(reasoning, left_out)
         return Usage(
-            prompt_tokens=self.prompt_tokens or 0,
-            completion_tokens=self.completion_tokens or 0,
-            cached_tokens=(prompt.cached_tokens or 0) if prompt else 0,
-            cache_write_tokens=(prompt.cache_write_tokens or 0) if prompt else 0,
-            reasoning_tokens=(completion.reasoning_tokens or 0) if completion else 0,
+            prompt_tokens=prompt,
+            completion_tokens=completion,
+            cached_tokens=cached,
+            cache_write_tokens=written,
+            reasoning_tokens=reasoning,
         )
+
+
+def _most(*counts: int | None) -> int:
+    return max(count or 0 for count in counts)
 
 
 class _Answer(msgspec.Struct):

@@ -16,7 +16,8 @@ from gateway.cli.reference import reference
 from gateway.cli.root import cli
 from gateway.config import load
 from gateway.ids import new_id
-from gateway.ledger.prices import Price, PriceBook
+from gateway.ledger.price import Price
+from gateway.ledger.prices import PriceBook
 from gateway.ledger.records import RequestRecord
 from gateway.store.database import Database
 from gateway.store.entries import insert_entries
@@ -136,7 +137,7 @@ def test_a_tenant_is_changed_where_it_is_told_and_nowhere_else(tollhouse: Tollho
 
 def test_an_operators_price_rules_over_the_configs(tollhouse: Tollhouse) -> None:
     assert "no prices yet" in tollhouse.does("prices", "list")
-    assert "$0.15, $0.60, $0.075 per million" in tollhouse.does(
+    assert "$0.15 in, $0.60 out, $0.075 cached per million" in tollhouse.does(
         "prices", "set", "m", "--input", "0.15", "--output", "0.6", "--cached-input", "0.075"
     )
 

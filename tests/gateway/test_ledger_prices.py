@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gateway.config import DeploymentConfig, ModelConfig
-from gateway.ledger.prices import Price, PriceBook, set_price, to_nanousd
+from gateway.ledger.price import Price
+from gateway.ledger.prices import PriceBook, set_price, to_nanousd
 from gateway.ledger.savings import compare
 from gateway.store.database import Database
 from gateway.store.errors import DuplicateRow
@@ -19,13 +21,23 @@ from gateway.wire.usage import Usage
 
 amounts = st.integers(0, 10**12)
 tokens = st.integers(0, 10**8)
-prices = st.builds(Price, input=amounts, output=amounts, cached_input=amounts)
+maybe = st.none() | amounts
+prices = st.builds(
+    Price, input=amounts, output=amounts, cached_input=amounts, cache_write_input=maybe, reasoning_output=maybe
+)
 
 
 @st.composite
 def usages(draw: st.DrawFn) -> Usage:
-    prompt = draw(tokens)
-    return Usage(prompt_tokens=prompt, cached_tokens=draw(st.integers(0, prompt)), completion_tokens=draw(tokens))
+    prompt, completion = draw(tokens), draw(tokens)
+    cached = draw(st.integers(0, prompt))
+    return Usage(
+        prompt_tokens=prompt,
+        cached_tokens=cached,
+        cache_write_tokens=draw(st.integers(0, prompt - cached)),
+        completion_tokens=completion,
+        reasoning_tokens=draw(st.integers(0, completion)),
+    )
 
 
 def model(name: str, dollars_in: float, dollars_out: float = 0.0, cached: float | None = None) -> ModelConfig:
@@ -33,6 +45,10 @@ def model(name: str, dollars_in: float, dollars_out: float = 0.0, cached: float 
         name=name, provider="p", input_usd_per_mtok=dollars_in, output_usd_per_mtok=dollars_out,
         cached_input_usd_per_mtok=cached,
     )  # fmt: skip
+
+
+def dollars(whole: float, output: float) -> Price:
+    return Price(input=to_nanousd(whole), output=to_nanousd(output), cached_input=to_nanousd(whole))
 
 
 @pytest.fixture
@@ -45,10 +61,14 @@ async def database(database_url: str):
 
 @given(prices, usages())
 def test_a_cost_is_the_exact_one_rounded_half_up(price: Price, usage: Usage) -> None:
+    write = price.input if price.cache_write_input is None else price.cache_write_input
+    reasoning = price.output if price.reasoning_output is None else price.reasoning_output
     exact = Fraction(
-        (usage.prompt_tokens - usage.cached_tokens) * price.input
+        (usage.prompt_tokens - usage.cached_tokens - usage.cache_write_tokens) * price.input
         + usage.cached_tokens * price.cached_input
-        + usage.completion_tokens * price.output,
+        + usage.cache_write_tokens * write
+        + (usage.completion_tokens - usage.reasoning_tokens) * price.output
+        + usage.reasoning_tokens * reasoning,
         10**6,
     )
     cost = price.cost_nanousd(usage)
@@ -59,11 +79,19 @@ def test_a_cost_is_the_exact_one_rounded_half_up(price: Price, usage: Usage) -> 
 @given(prices, usages())
 def test_the_parts_of_a_cost_sum_to_the_total(price: Price, usage: Usage) -> None:
     parts = [
-        Usage(prompt_tokens=usage.prompt_tokens - usage.cached_tokens),
+        Usage(prompt_tokens=usage.prompt_tokens - usage.cached_tokens - usage.cache_write_tokens),
         Usage(prompt_tokens=usage.cached_tokens, cached_tokens=usage.cached_tokens),
-        Usage(completion_tokens=usage.completion_tokens),
+        Usage(prompt_tokens=usage.cache_write_tokens, cache_write_tokens=usage.cache_write_tokens),
+        Usage(completion_tokens=usage.completion_tokens - usage.reasoning_tokens),
+        Usage(completion_tokens=usage.reasoning_tokens, reasoning_tokens=usage.reasoning_tokens),
     ]
-    assert abs(sum(price.cost_nanousd(part) for part in parts) - price.cost_nanousd(usage)) <= 1  # rounded thrice, once
+    assert abs(sum(price.cost_nanousd(part) for part in parts) - price.cost_nanousd(usage)) <= 2  # five halves at most
+
+
+@given(prices, usages())
+def test_the_worst_case_is_not_exceeded_by_writes_and_thoughts(price: Price, usage: Usage) -> None:
+    reserved = price.worst_nanousd(Usage(prompt_tokens=usage.prompt_tokens, completion_tokens=usage.completion_tokens))
+    assert price.cost_nanousd(replace(usage, cached_tokens=0)) <= reserved
 
 
 @given(st.decimals(0, 100_000, places=9))
@@ -77,10 +105,27 @@ def test_cached_prompt_tokens_are_billed_once_at_their_own_price() -> None:
     assert price.cost_nanousd(usage) == to_nanousd("0.19")
 
 
+def test_cache_writes_and_thoughts_have_prices_of_their_own() -> None:
+    price = Price(
+        input=to_nanousd(3),
+        output=to_nanousd(15),
+        cached_input=to_nanousd("0.3"),
+        cache_write_input=to_nanousd("3.75"),
+        reasoning_output=to_nanousd(10),
+    )
+    usage = Usage(
+        prompt_tokens=1000, cached_tokens=500, cache_write_tokens=400, completion_tokens=200, reasoning_tokens=150
+    )
+    assert price.cost_nanousd(usage) == 100 * 3000 + 500 * 300 + 400 * 3750 + 50 * 15_000 + 150 * 10_000
+    plain = replace(price, cache_write_input=None, reasoning_output=None)
+    assert plain.cost_nanousd(usage) == 500 * 3000 + 500 * 300 + 200 * 15_000  # as the rest of prompt and answer
+
+
 def test_counts_that_make_no_sense_cost_no_less_than_nothing() -> None:
     price = Price(input=10**9, output=10**9, cached_input=10**8)
     assert price.cost_nanousd(Usage(prompt_tokens=-5, completion_tokens=-5, cached_tokens=-5)) == 0
-    assert price.cost_nanousd(Usage(prompt_tokens=10, cached_tokens=99)) == 1000
+    assert price.cost_nanousd(Usage(prompt_tokens=10, cached_tokens=99, cache_write_tokens=99)) == 1000
+    assert price.cost_nanousd(Usage(completion_tokens=10, reasoning_tokens=99)) == 10_000
 
 
 @pytest.mark.anyio
@@ -105,7 +150,7 @@ async def test_the_config_seeds_once_and_again_when_it_changes(database: Databas
 async def test_an_operators_row_rules_until_the_config_changes(database: Database) -> None:
     book = PriceBook(database, interval_s=0.02)
     await book.start([model("m", 1.0)])
-    await set_price(database, "m", input_usd_per_mtok="0.7", output_usd_per_mtok=0)
+    await set_price(database, "m", dollars(0.7, 0))
     await asyncio.sleep(0.4)
     assert book.price("m").input == 700_000_000  # noticed without a restart
     again = PriceBook(database)
@@ -121,17 +166,17 @@ async def test_an_operators_row_rules_until_the_config_changes(database: Databas
 async def test_a_price_of_tomorrow_waits(database: Database) -> None:
     book = PriceBook(database)
     tomorrow = datetime.now(UTC) + timedelta(days=1)
-    await set_price(database, "m", input_usd_per_mtok=1, output_usd_per_mtok=1)
-    await set_price(database, "m", input_usd_per_mtok=2, output_usd_per_mtok=2, valid_from=tomorrow)
+    await set_price(database, "m", dollars(1, 1))
+    await set_price(database, "m", dollars(2, 2), valid_from=tomorrow)
     await book.start()
     assert book.price("m").input == 10**9
     assert book.price("m", at=tomorrow.timestamp() + 1).input == 2 * 10**9
     with pytest.raises(DuplicateRow):
-        await set_price(database, "m", input_usd_per_mtok=2, output_usd_per_mtok=2, valid_from=tomorrow)
+        await set_price(database, "m", dollars(2, 2), valid_from=tomorrow)
     with pytest.raises(ValueError, match="time zone"):
-        await set_price(database, "m", input_usd_per_mtok=2, output_usd_per_mtok=2, valid_from=datetime(2026, 1, 1))
+        await set_price(database, "m", dollars(2, 2), valid_from=datetime(2026, 1, 1))
     with pytest.raises(ValueError, match="negative"):
-        await set_price(database, "m", input_usd_per_mtok=-1, output_usd_per_mtok=2)
+        await set_price(database, "m", dollars(-1, 2))
     await book.aclose()
 
 
@@ -222,7 +267,7 @@ async def test_a_provider_may_have_its_own_price_for_a_model(database: Database)
     usage = Usage(prompt_tokens=1_000_000, completion_tokens=1_000_000)
     costs = {name: book.cost_nanousd("m", usage, provider=name) / 10**9 for name in ("dear", "usual", "")}
     assert costs == {"dear": 5.0, "usual": 3.0, "": 3.0}
-    await set_price(database, "m@dear", input_usd_per_mtok=4.0, output_usd_per_mtok=2.0)
+    await set_price(database, "m@dear", dollars(4.0, 2.0))
     await book.seed([spread])  # the table rules
     assert book.cost_nanousd("m", usage, provider="dear") == 6 * 10**9
     await book.seed([ModelConfig(name="m", provider="dear", input_usd_per_mtok=1.0, output_usd_per_mtok=2.0)])

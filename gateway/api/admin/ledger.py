@@ -12,7 +12,7 @@ from msgspec import Meta
 from gateway.api.admin.access import Books, By, Gateway
 from gateway.api.admin.views import Body, Moment
 from gateway.errors import InvalidRequestError, NotFoundError
-from gateway.ledger.prices import set_price
+from gateway.ledger.prices import price_in_dollars, set_price
 from gateway.ledger.reports import CostReport, costs, parse_since
 from gateway.store.prices import PriceRow, select_prices
 from gateway.store.reports import By as Group
@@ -42,6 +42,8 @@ class NewPrice(Body):
     input_usd_per_mtok: Dollars
     output_usd_per_mtok: Dollars
     cached_input_usd_per_mtok: Dollars | None = None  # null: as input
+    cache_write_input_usd_per_mtok: Dollars | None = None  # null: as input
+    reasoning_output_usd_per_mtok: Dollars | None = None  # null: as output
     valid_from: Moment | None = None  # null: now
 
 
@@ -119,7 +121,10 @@ class Prices(Controller):
         configured = gateway.snapshot.config.model
         if not any(data.model == known.name or fnmatchcase(data.model, known.name) for known in configured):
             raise NotFoundError(f"the config has no model named {data.model!r}", param="model", code="model_not_found")
-        return await set_price(books, **data.given(), by=by)
+        fields = data.given()
+        model, valid_from = fields.pop("model"), fields.pop("valid_from")
+        amounts = {key: amount for key, amount in fields.items() if amount is not None}
+        return await set_price(books, model, price_in_dollars(amounts), valid_from=valid_from, by=by)
 
 
 def _moment(name: str, text: str | None) -> datetime | None:

@@ -1,0 +1,66 @@
+"""What a model's tokens cost, and the arithmetic: whole nano-dollars, rounded once. Knows no table and no time."""
+
+import msgspec
+from msgspec.structs import replace
+
+from gateway.wire.usage import Usage
+
+_MTOK = 1_000_000
+_US_PER_HOUR = 3_600_000_000
+
+
+class Price(msgspec.Struct, frozen=True, kw_only=True):
+    """In nano-dollars per million tokens, or per hour of the machine. All is free where `known` is False: nobody has
+    set a price.
+    """
+
+    input: int = 0
+    output: int = 0
+    cached_input: int = 0
+    cache_write_input: int | None = None  # as input
+    reasoning_output: int | None = None  # as output
+    hour: int | None = None  # of an engine's time; tokens cost nothing then
+    known: bool = True
+
+    @property
+    def amounts(self) -> tuple[int, ...]:
+        """All that are given."""
+        of_tokens = (self.input, self.output, self.cached_input)
+        others = (self.cache_write_input, self.reasoning_output, self.hour)
+        return (*of_tokens, *(amount for amount in others if amount is not None))
+
+    def cost_nanousd(self, usage: Usage) -> int:
+        """Rounded once, half up.
+
+        Tokens read from a prompt cache and those written to it are part of the prompt's, reasoning ones of the
+        completion's: each is billed once, at its own price. Counts that contradict each other are held to that.
+        """
+        if self.hour is not None:
+            return _divide_half_up(max(0, usage.compute_us) * self.hour, _US_PER_HOUR)
+        prompt = max(0, usage.prompt_tokens)
+        cached = min(max(0, usage.cached_tokens), prompt)
+        written = min(max(0, usage.cache_write_tokens), prompt - cached)
+        completion = max(0, usage.completion_tokens)
+        reasoning = min(max(0, usage.reasoning_tokens), completion)
+        exact = (
+            (prompt - cached - written) * self.input
+            + cached * self.cached_input
+            + written * _or(self.cache_write_input, self.input)
+            + (completion - reasoning) * self.output
+            + reasoning * _or(self.reasoning_output, self.output)
+        )
+        return _divide_half_up(exact, _MTOK)
+
+    def worst_nanousd(self, usage: Usage) -> int:
+        """What it costs if all of the prompt is written to a cache, and all of the answer is thought."""
+        written, reasoning = self.cache_write_input or 0, self.reasoning_output or 0
+        dearest = replace(self, input=max(self.input, written), output=max(self.output, reasoning))
+        return dearest.cost_nanousd(usage)
+
+
+def _or(amount: int | None, other: int) -> int:
+    return other if amount is None else amount
+
+
+def _divide_half_up(amount: int, by: int) -> int:
+    return (2 * amount + by) // (2 * by)
