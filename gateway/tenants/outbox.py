@@ -143,7 +143,9 @@ def _message(pending: Pending, event: str) -> dict[str, Any]:
 
 def _in_words(pending: Pending) -> str:
     budget = pending.budget
-    whose = f"{budget.owner_kind} {pending.owner_name or budget.owner_id} of tenant {pending.tenant_name}"
+    whose = f"tenant {pending.tenant_name}"
+    if budget.owner_kind != "tenant":
+        whose = f"{budget.owner_kind} {pending.owner_name} of {whose}"
     spent = f"${dollars(pending.spent_nanousd)} of ${dollars(budget.amount_nanousd)} spent in {pending.period}"
     what = "refused a request" if pending.mark == REFUSED else f"has come to {pending.mark}%"
     return f"the {budget.period}'s budget of {whose} {what}: {spent}"
