@@ -1,7 +1,7 @@
 """All parts of a running gateway, as the pipeline finds them. Built by `gateway.build`, served by `gateway.app`."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from gateway.allowed import may_use, narrowed, narrows_models
 from gateway.batches.batches import Batches
@@ -77,8 +77,10 @@ class House:
     ready: bool = False
 
     @property
-    def is_ready(self) -> bool:
-        return self.ready and not self.doors.closed
+    def status(self) -> Literal["ok", "starting", "draining"]:
+        if self.doors.closed:
+            return "draining"
+        return "ok" if self.ready else "starting"
 
     def condition(self) -> dict[str, str]:
         """What works less than well at the moment, in words; "ok" where nothing is to be said."""

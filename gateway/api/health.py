@@ -17,8 +17,8 @@ async def ready(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
     """200 once models are loaded and keys known, until the gateway drains. What is lost meanwhile, be it the database,
     Redis or a deployment, is said and does not make it unready."""
     house = request.app.state.house
-    status = "ok" if house.is_ready else "draining" if house.doors.closed else "starting"
-    return Response({"status": status, **house.condition()}, status_code=200 if house.is_ready else 503)
+    status_code = 200 if house.status == "ok" else 503
+    return Response({"status": house.status, **house.condition()}, status_code=status_code)
 
 
 @get("/metrics")

@@ -93,7 +93,7 @@ async def test_a_draining_house_lets_nobody_in_and_finishes_what_runs(running: G
     first = Line()
     task = await begun(running, first, "probe/paced", stream=True)
     running.house.doors.close()
-    assert not running.house.is_ready
+    assert running.house.status == "draining"
     refused = await running.ask(chat())
     assert (refused.status, refused.error["code"]) == (503, "shutting_down")
     assert (refused["retry-after"], refused["connection"]) == ("1", "close")

@@ -43,7 +43,7 @@ class Verdict(msgspec.Struct):
 
 
 class Health(msgspec.Struct):
-    status: str  # ok, starting
+    status: str  # ok, starting, draining
     version: str
     config_hash: str
     parts: dict[str, str]  # "ok", or what is wrong, in words
@@ -104,7 +104,7 @@ class Configuration(Controller):
 @get("/health", tags=("config",), summary="How this gateway stands")
 async def get_health(gateway: Gateway) -> Health:
     return Health(
-        status="ok" if gateway.ready else "starting",
+        status=gateway.status,
         version=version("tollhouse"),
         config_hash=gateway.snapshot.config.hash,
         parts=gateway.condition(),

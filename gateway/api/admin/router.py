@@ -3,6 +3,7 @@
 from litestar import Router
 
 from gateway.api.admin.access import admin_only, books, by, gateway
+from gateway.api.admin.deployments import get_deployments
 from gateway.api.admin.errors import EXCEPTION_HANDLERS
 from gateway.api.admin.keys import Keys
 from gateway.api.admin.ledger import Prices, Requests, get_costs
@@ -25,6 +26,7 @@ def admin_router() -> Router:
             Cache,
             Configuration,
             get_health,
+            get_deployments,
             openapi,
         ],
         guards=[admin_only],

@@ -74,6 +74,15 @@ async def test_health(admin: Admin) -> None:
     assert found["config_hash"] == admin.house.snapshot.config.hash
 
 
+async def test_deployments_are_shown_as_traffic_found_them(admin: Admin) -> None:
+    await admin.chat(await admin.key(), text="How are they?")
+    found = await admin("GET", "/admin/deployments")
+    (small,) = [each for each in found if each["model"] == "small"]
+    assert (small["provider"], small["upstream_model"], small["state"]) == ("upstream", "ok", "closed")
+    assert (small["running"], small["open_for_s"], small["first_token_s"]) == (0, 0, None)
+    assert small["whole_answer_s"] > 0
+
+
 @pytest.mark.parametrize("path", ["/admin/tenants", "/admin/openapi.json", "/admin/requests", "/admin/health"])
 async def test_nobody_gets_in_but_the_admin_key(admin: Admin, path: str) -> None:
     tenants_key = await admin.key()
