@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from gateway.estimates import prompt_tokens
 from gateway.ledger.ledger import Ledger
 from gateway.ledger.prices import PriceBook
+from gateway.ledger.progress import Mark
 from gateway.ledger.records import AttemptRecord, RequestRecord, Status
 from gateway.ledger.savings import Savings, compare
 from gateway.passage import Passage
@@ -38,7 +39,17 @@ class Bookkeeper:
     def attempt_opened(self, passage: Passage, attempt: AttemptRecord) -> None:
         """Noted with the least it may cost, should this process die before it is closed."""
         least = Usage(prompt_tokens=prompt_tokens(passage.inference), estimated=True)
-        self._ledger.open_attempt(replace(attempt, usage=least), passage.opening())
+        opening = passage.opening()
+        if passage.attempts:
+            opening = replace(opening, attempts=tuple(passage.attempts))
+        self._ledger.open_attempt(replace(attempt, usage=least), opening)
+
+    def begin_stream(self, attempt: AttemptRecord) -> Mark | None:
+        """Where the relay notes how many tokens have come, should this process die before the end."""
+        return self._ledger.begin_stream(attempt.id)
+
+    def end_stream(self, mark: Mark | None) -> None:
+        self._ledger.end_stream(mark)
 
     def attempt_closed(self, passage: Passage, attempt: AttemptRecord) -> None:
         """Priced. What one of our own backends refused before any work is no call.

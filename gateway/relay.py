@@ -34,6 +34,7 @@ class Relay:
         self._served = served
         self._house = house
         self._num_bytes = 0
+        self._mark = house.bookkeeper.begin_stream(served.record)
         self._reader = served.reply.format.reader(passage.inference, collect=may_keep(passage))
 
     async def events(self) -> AsyncGenerator[bytes, None]:
@@ -45,6 +46,8 @@ class Relay:
                     kept for payload in payloads if (kept := reader.feed(payload)) is not None
                 ):
                     self._passage.note_first_token()
+                    if self._mark is not None:
+                        self._mark.note(reader.num_deltas)
                     yield piece
             if reader.error is not None:
                 self._settle("error", UpstreamError.status, UPSTREAM_STREAM_ERROR)
@@ -113,7 +116,10 @@ class Relay:
             usage = self._usage(complete=status == "ok")
             attempt = self._served.finish(status, usage=usage, error_code=error_code)
             bookkeeper.attempt_closed(passage, attempt)
-        return bookkeeper.settle(passage, status=status, http_status=http_status, error_code=error_code)
+        record = bookkeeper.settle(passage, status=status, http_status=http_status, error_code=error_code)
+        mark, self._mark = self._mark, None
+        bookkeeper.end_stream(mark)
+        return record
 
     def _usage(self, *, complete: bool) -> Usage:
         """As reported, for a whole answer; else what was reported so far or what was seen, whichever is more."""

@@ -10,6 +10,7 @@ import msgspec
 from gateway.ledger.entries import encode_opened, encode_settled
 from gateway.ledger.journal import Journal
 from gateway.ledger.prices import PriceBook
+from gateway.ledger.progress import Mark, Progress
 from gateway.ledger.records import AttemptRecord, RequestRecord
 from gateway.ledger.writer import Writer
 from gateway.store.database import Database
@@ -48,12 +49,22 @@ class Ledger:
     async def start(self) -> None:
         """Opens the journal and begins to drain, first what dead gateways left. Raises LedgerError."""
         self._journal = Journal(self._folder, self._fsync_ms, self._segment_bytes)
+        self._progress = Progress(self._journal.folder)
         self._writer = Writer(self._database, self._folder, self._journal, self._price, self._max_queue)
         self._writer.start()
 
     def open_attempt(self, record: AttemptRecord, request: RequestRecord) -> None:
         """Before a backend is called. Its usage, as far as known (the prompt's estimate), is booked if we die now."""
         self._journal.append_opened(request.id, encode_opened(record, request))
+
+    def begin_stream(self, attempt_id: str) -> Mark | None:
+        """Its attempt is open, and what it brings is noted in the mark; None where there is no room for one."""
+        return self._progress.begin(attempt_id)
+
+    def end_stream(self, mark: Mark | None) -> None:
+        """Its request is settled."""
+        if mark is not None:
+            self._progress.end(mark)
 
     def settle(self, record: RequestRecord) -> None:
         """Once a request, with all its attempts, before the client sees the last byte."""
@@ -66,6 +77,7 @@ class Ledger:
     async def aclose(self, timeout_s: float = 5.0) -> None:
         """Drains as far as it gets in that time; the rest waits in the journal for the next start."""
         await self._writer.aclose(timeout_s)
+        self._progress.close()
         self._journal.close()
 
     def stats(self) -> LedgerStats:

@@ -13,12 +13,12 @@ from msgspec.structs import replace
 from gateway.ledger.entries import OPENED, decode_opened, decode_settled
 from gateway.ledger.frames import Frame, read_frames
 from gateway.ledger.journal import LOCK, SUFFIX
+from gateway.ledger.progress import read_progress
 from gateway.ledger.records import AttemptRecord, RequestRecord
 from gateway.money import part_of
-from gateway.wire.usage import Usage
 
 log = logging.getLogger("tollhouse.ledger")
-Opened = dict[str, tuple[list[AttemptRecord], RequestRecord]]
+Opened = dict[str, tuple[AttemptRecord, RequestRecord]]  # by request, its latest attempt
 Pricing = Callable[[AttemptRecord], int]
 
 
@@ -42,7 +42,8 @@ class Orphan:
                 offset, end = chunk.next_offset, chunk.end
         if opened:
             log.warning("%d requests were lost by a gateway that died; they are booked as estimated", len(opened))
-            yield [_lost(attempts, request, price) for attempts, request in opened.values()]
+            progress = read_progress(self.folder)
+            yield [_lost(attempt, request, progress.get(attempt.id, 0), price) for attempt, request in opened.values()]
 
     def close(self, *, delete: bool) -> None:
         if delete:
@@ -80,7 +81,7 @@ def _take(frame: Frame, opened: Opened) -> RequestRecord | None:
     try:
         if frame.kind == OPENED:
             attempt, request = decode_opened(frame)
-            opened.setdefault(request.id, ([], request))[0].append(attempt)
+            opened[request.id] = (attempt, request)
             return None
         record = decode_settled(frame)
     except MsgspecError as error:
@@ -90,22 +91,20 @@ def _take(frame: Frame, opened: Opened) -> RequestRecord | None:
     return record
 
 
-def _lost(attempts: list[AttemptRecord], request: RequestRecord, price: Pricing) -> RequestRecord:
-    """Nobody knows how much was answered. What was asked is booked, as far as it was known at dispatch."""
-    booked = []
-    for attempt in attempts:
-        usage = replace(attempt.usage, estimated=True)
-        estimated = replace(attempt, status="lost", usage=usage)
-        booked.append(replace(estimated, cost_nanousd=part_of(price(estimated), request.price_ppm)))
-    last = booked[-1]
+def _lost(attempt: AttemptRecord, request: RequestRecord, num_streamed: int, price: Pricing) -> RequestRecord:
+    """What was asked is booked, as far as it was known at dispatch, and of a stream as much as had come."""
+    usage = replace(attempt.usage, completion_tokens=num_streamed, estimated=True)
+    lost = replace(attempt, status="lost", usage=usage)
+    lost = replace(lost, cost_nanousd=part_of(price(lost), request.price_ppm))
+    attempts = (*request.attempts, lost)
     return replace(
         request,
         status="lost",
         http_status=0,
         error_code="gateway_died",
-        model=last.model,
-        provider=last.provider,
-        usage=last.usage if last.usage.total_tokens else Usage(estimated=True),
-        cost_nanousd=sum(attempt.cost_nanousd for attempt in booked),
-        attempts=tuple(booked),
+        model=lost.model,
+        provider=lost.provider,
+        usage=lost.usage,
+        cost_nanousd=sum(each.cost_nanousd for each in attempts),
+        attempts=attempts,
     )

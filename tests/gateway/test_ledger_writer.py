@@ -311,3 +311,35 @@ async def test_a_journal_that_is_gone_bad_still_books(database: Database, tmp_pa
     assert ledger.stats().journal_error is None
     await ledger.aclose()
     assert await count(database) == 52
+
+
+@pytest.mark.anyio
+async def test_of_a_lost_request_each_call_is_booked_for_what_it_was(database: Database, tmp_path: Path) -> None:
+    """A refusal that was known, a stream in the midst of it; and one that had not begun."""
+    prices = PriceBook(database)
+    await prices.start([ModelConfig(name="m", provider="p", input_usd_per_mtok=1.0, output_usd_per_mtok=2.0)])
+    dead = Ledger(database, tmp_path / "dead")
+    await dead.start()
+    streamed, unborn = new_id(), attempt(new_id())
+    refused = replace(attempt(streamed, status="error", http_status=500, usage=Usage()), cost_nanousd=0)
+    running = attempt(streamed, 1, usage=Usage(prompt_tokens=100, estimated=True))
+    dead.open_attempt(refused, request(id=streamed))
+    dead.open_attempt(running, request(id=streamed, attempts=(refused,)))
+    mark = dead.begin_stream(running.id)
+    assert mark is not None
+    mark.note(12)
+    dead.open_attempt(unborn, request(id=unborn.request_id))
+    shutil.copytree(tmp_path / "dead", tmp_path / "heir")  # as a kill would have left it
+    heir = Ledger(database, tmp_path / "heir", prices=prices)
+    await heir.start()
+    await heir.drain()
+    found = {row.id: row for row in await rows(database, "SELECT * FROM requests")}
+    assert {row.status for row in found.values()} == {"lost"}
+    assert [found[each].completion_tokens for each in (streamed, unborn.request_id)] == [12, 0]
+    first, second = await rows(database, f"SELECT * FROM attempts WHERE request_id = '{streamed}' ORDER BY attempt")
+    assert (first.status, first.cost_nanousd, first.estimated) == ("error", 0, False)
+    assert (second.status, second.cost_nanousd, second.estimated) == ("lost", 100_000 + 24_000, True)
+    assert found[streamed].cost_nanousd == second.cost_nanousd
+    for ledger in (dead, heir):
+        await ledger.aclose()
+    await prices.aclose()
