@@ -22,6 +22,7 @@ from gateway.api.health import live, metrics, ready
 from gateway.api.inference import chat_completions, completions, embeddings
 from gateway.api.messages import count_message_tokens, messages
 from gateway.api.models import list_models, retrieve_model
+from gateway.api.passing import images, moderations, speech, transcriptions, translations
 from gateway.api.responses import (
     cancel_response,
     create_response,
@@ -51,6 +52,11 @@ HANDLERS = [
     cancel_response,
     delete_response,
     list_input_items,
+    moderations,
+    speech,
+    transcriptions,
+    translations,
+    images,
     create_file,
     list_files,
     retrieve_file,

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from gateway.config import AUTO, Config, DeploymentConfig, ModelConfig
-from gateway.errors import NotFoundError
+from gateway.config import AUTO, KINDS, Config, DeploymentConfig, ModelConfig, ModelKind
+from gateway.errors import InvalidRequestError, NotFoundError
 from gateway.upstream.breaker import Breaker
 from gateway.upstream.deployment import Deployment
 from gateway.upstream.engine_fields import CAPABILITIES
@@ -18,6 +18,11 @@ from routing.types import Candidate, Policy, Rule, Tier
 
 MAX_FLEETS = 1000  # names that a glob matched are the client's choice: the memory of them has to end somewhere
 DEFAULT_MAX_OUTPUT_TOKENS = 1024  # reserved for a model that does not say
+
+
+def no_model_of(kind: ModelKind) -> InvalidRequestError:
+    message = f'This gateway has no model for this: it would be {KINDS[kind]} ([[model]] with kind = "{kind}").'
+    return InvalidRequestError(message, param="model", code="missing_capability")
 
 
 class Catalog:
@@ -36,6 +41,7 @@ class Catalog:
         """
         self._exact = {model.name: model for model in config.model if not model.is_glob}
         self._globs = [model for model in config.model if model.is_glob]
+        self._kinds = {model.kind for model in config.model}
         self._backends = backends
         self._contexts = contexts
         self._native = {provider.name for provider in config.provider if provider.kind == "anthropic"}
@@ -52,22 +58,35 @@ class Catalog:
             msgspec.to_builtins(config.router),
         ]
 
-    def model(self, name: str, kind: str) -> ModelConfig:
-        """The configured model behind a name that a client used, or NotFoundError."""
+    def model(self, name: str, kind: ModelKind) -> ModelConfig:
+        """The configured model behind a name that a client used. Raises NotFoundError, and InvalidRequestError for a
+        kind that there is none of."""
         model = self._find(name)
+        if kind not in ("chat", "embedding") and kind not in self._kinds:
+            raise no_model_of(kind)
         if model is None:
             raise NotFoundError(
                 f"The model '{name}' does not exist or you do not have access to it.",
                 param="model",
                 code="model_not_found",
             )
-        if (model.kind == "embedding") != (kind == "embedding"):
-            wanted = "an embedding model" if kind == "embedding" else "a chat model"
-            raise NotFoundError(f"The model '{name}' is not {wanted}.", param="model", code="model_not_found")
+        if model.kind != kind:
+            raise NotFoundError(f"The model '{name}' is not {KINDS[kind]}.", param="model", code="model_not_found")
         if variable := self.missing_key(name):
             message = f"The model '{name}' has no key for its provider '{model.places[0].provider}': set {variable}."
             raise NotFoundError(message, param="model", code="model_not_found")
         return model
+
+    def default(self, kind: ModelKind) -> str:
+        """The model of a request that need not name one: the first of its kind that can be used.
+
+        Raises InvalidRequestError.
+        """
+        names = [model.name for model in self._exact.values() if model.kind == kind]
+        usable = [name for name in names if self.missing_key(name) is None]
+        if not names:
+            raise no_model_of(kind)
+        return (usable or names)[0]
 
     def missing_key(self, name: str) -> str | None:
         """The environment variable that would make this model usable; None when one of its deployments is."""

@@ -23,11 +23,20 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 DatabaseUrl = Annotated[str, Meta(pattern=r"^$|^(sqlite|postgres|postgresql)(\+\w+)?:")]
 RedisUrl = Annotated[str, Meta(pattern=r"^$|^(redis|rediss|unix)://")]
 Name = Annotated[str, Meta(min_length=1, pattern=r"^[^\s]+$")]
+ModelKind = Literal["chat", "embedding", "moderation", "transcription", "speech", "image"]  # what a model is for
 
 
 MAX_MEMORY_MB = 1 << 24  # 16 TiB: more is a slip of the keyboard
 MAX_THREADS = 1024
 AUTO = "auto"  # the model name that leaves the choice to the router
+KINDS: dict[ModelKind, str] = {  # in words
+    "chat": "a chat model",
+    "embedding": "an embedding model",
+    "moderation": "a moderation model",
+    "transcription": "a transcription model",
+    "speech": "a speech model",
+    "image": "an image model",
+}
 EMBEDDER = "embedder"  # the engine name that stands for the [embedding] model
 
 
@@ -207,7 +216,7 @@ class ModelConfig(PricesConfig, frozen=True, kw_only=True):
     upstream_name: str = ""  # "": the name itself, as the client wrote it
     deployments: tuple[DeploymentConfig, ...] = ()
     balance: Literal["weighted", "least-busy", "least-latency"] = "weighted"
-    kind: Literal["chat", "embedding"] = "chat"
+    kind: ModelKind = "chat"
     capabilities: tuple[str, ...] = ()
     context_tokens: PositiveInt | None = None
     max_output_tokens: PositiveInt | None = None

@@ -3,7 +3,7 @@
 import ipaddress
 from collections.abc import Iterator
 
-from gateway.config import AUTO, EMBEDDER, Config, DeploymentConfig, ModelConfig
+from gateway.config import AUTO, EMBEDDER, KINDS, Config, DeploymentConfig, ModelConfig
 from gateway.config_check import ConfigError, suggest
 from gateway.upstream.address_guard import ForbiddenAddress, Guard, check_url
 
@@ -18,6 +18,7 @@ def check_references(config: Config) -> None:
         *_proxies(config),
         *_addresses(config),
         *_azure(config),
+        *_passed_through(config),
     ]
     if faults:
         raise ConfigError(faults)
@@ -89,8 +90,8 @@ def _tiers(config: Config) -> Iterator[str]:
                 yield f"tier.{name}.models: no model named {model_name!r}{suggest(model_name, models)}"
             elif model.is_glob:
                 yield f"tier.{name}.models: {model_name!r} is a glob; name the models themselves"
-            elif model.kind == "embedding":
-                yield f"tier.{name}.models: {model_name!r} is an embedding model; tiers are for chat"
+            elif model.kind != "chat":
+                yield f"tier.{name}.models: {model_name!r} is {KINDS[model.kind]}; tiers are for chat"
     wanted = {"router.default_tier": config.router.default_tier, "router.fallback_tier": config.router.fallback_tier}
     wanted |= {f"router.rules[{i}].tier": rule.tier for i, rule in enumerate(config.router.rules)}
     for where, name in wanted.items():
@@ -102,6 +103,14 @@ def _baseline(config: Config) -> Iterator[str]:
     models = [model.name for model in config.model]
     if config.baseline_model and config.baseline_model not in models:
         yield f"baseline_model: no model named {config.baseline_model!r}{suggest(config.baseline_model, models)}"
+
+
+def _passed_through(config: Config) -> Iterator[str]:
+    speaking = {provider.name for provider in config.provider if provider.kind != "anthropic"}
+    for index, model in enumerate(config.model):
+        if model.kind not in ("chat", "embedding") and not all(place.provider in speaking for place in model.places):
+            where = f"model[{index}] ({model.name}).kind"
+            yield f"{where}: {KINDS[model.kind]} is passed through to a provider that speaks OpenAI's API"
 
 
 def _azure(config: Config) -> Iterator[str]:

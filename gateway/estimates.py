@@ -1,6 +1,6 @@
 """Token counts before anybody has counted: for reservations, for routing, and for answers that were cut off."""
 
-from gateway.wire.inference import Inference
+from gateway.wire.inference import GENERATING, Inference
 from gateway.wire.usage import Usage
 
 MAX_BYTES_PER_TOKEN = 8
@@ -8,7 +8,9 @@ BYTES_PER_TOKEN = 4  # English under every current tokenizer is close to it; oth
 
 
 def prompt_tokens(inference: Inference) -> int:
-    """Of the whole body, so that tools and schemas count too; at least one."""
+    """Of the whole body, so that tools and schemas count too; at least one. A form's files are no text."""
+    if inference.form is not None:
+        return 1
     return max(1, len(inference.raw) // BYTES_PER_TOKEN)
 
 
@@ -20,7 +22,7 @@ def least_prompt_tokens(inference: Inference) -> int:
 def worst_case(inference: Inference, longest_answer: int) -> Usage:
     """What a request may use at most: its prompt, and as many answers of full length as it has made."""
     prompt = prompt_tokens(inference)
-    if inference.endpoint == "embeddings":
+    if inference.endpoint not in GENERATING:
         return Usage(prompt_tokens=prompt, estimated=True)
     num_answers = inference.num_choices // inference.n * max(inference.n, inference.best_of or 1)
     return Usage(prompt_tokens=prompt, completion_tokens=num_answers * longest_answer, estimated=True)

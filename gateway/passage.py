@@ -91,7 +91,7 @@ class Passage:
         """What cache and router read: the user's own last turn, or the prompt."""
         if self.inference.endpoint == "chat.completions":
             return self.inference.last_user_text
-        prompt = self.inference.prompts[0]
+        prompt = self.inference.prompts[0] if self.inference.prompts else ""
         return prompt if isinstance(prompt, str) else ""
 
     def opening(self) -> RequestRecord:

@@ -18,6 +18,7 @@ from gateway.answer import (
     stream_head,
 )
 from gateway.bookkeeping import Observer
+from gateway.byte_relay import byte_stream
 from gateway.departure import Departure
 from gateway.errors import ApiError, ClientClosedRequest, InternalError
 from gateway.estimates import usage_of_unreported, worst_case
@@ -35,6 +36,7 @@ from gateway.tenants.types import Principal
 from gateway.upstream import attempts
 from gateway.upstream.attempts import Deployment, Served
 from gateway.upstream.http_backend import FORWARDED
+from gateway.upstream.passing import RAW
 from gateway.upstream.types import Outbound
 from gateway.whole import as_wanted, has_begun
 from gateway.wire.dialect import Dialect
@@ -126,6 +128,8 @@ class Pipeline:
         passage.decision = decided or await choose(passage, house, snapshot)
         await self._reserve(passage, snapshot)
         served = await self._attempt(passage, snapshot)
+        if served.reply.format is RAW:
+            return byte_stream(passage, served, house)
         if served.is_stream:
             return StreamAnswer(Relay(passage, served, house), describe(passage), house.doors)
         return await self._whole(passage, served)

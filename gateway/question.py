@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.wire.inference import Inference, Message
+from gateway.wire.inference import GENERATING, Inference, Message
 from semcache.key import digest
 from semcache.types import Question
 
@@ -74,8 +74,8 @@ def _age_s(written: str) -> float:
 
 def why_not_cacheable(inference: Inference, max_temperature: float) -> str | None:
     """A reason code when this request may neither be answered from the cache nor stored."""
-    if inference.endpoint == "embeddings":
-        return "embeddings"
+    if inference.endpoint not in GENERATING:
+        return inference.endpoint
     if inference.temperature is not None and inference.temperature > max_temperature:
         return "temperature"
     if inference.endpoint == "completions" and len(inference.prompts) != 1:

@@ -1,11 +1,12 @@
 """From a request to the models to try: the client's own word first, then the router's."""
 
 import math
+from collections.abc import Mapping
 
 from msgspec.structs import replace
 
 from gateway.allowed import check_model, check_tier, nothing_left
-from gateway.config import AUTO
+from gateway.config import AUTO, ModelKind
 from gateway.errors import ContextLengthExceeded, InvalidRequestError
 from gateway.estimates import least_prompt_tokens, prompt_tokens
 from gateway.house import House, Snapshot
@@ -13,6 +14,15 @@ from gateway.passage import Passage
 from gateway.tenants.types import Scope
 from routing.errors import NoCapableModel
 from routing.types import Decision, Prompt
+
+KINDS_OF: Mapping[str, ModelKind] = {  # of the endpoints that are not for chat models
+    "embeddings": "embedding",
+    "moderations": "moderation",
+    "audio.transcriptions": "transcription",
+    "audio.translations": "transcription",
+    "audio.speech": "speech",
+    "images.generations": "image",
+}
 
 
 def explicit(passage: Passage, snapshot: Snapshot) -> Decision | None:
@@ -30,16 +40,15 @@ def explicit(passage: Passage, snapshot: Snapshot) -> Decision | None:
         )
     if scope is not None and tier is not None:
         check_tier(scope, tier)
-    kind = "embedding" if inference.endpoint == "embeddings" else "chat"
-    if check_name(inference.model, kind, scope, snapshot):
+    if check_name(inference.model, KINDS_OF.get(inference.endpoint, "chat"), scope, snapshot):
         return None
     return Decision(
         tier=catalog.tier_of.get(inference.model, ""), candidates=(inference.model,), reason="explicit model"
     )
 
 
-def check_name(model: str, kind: str, scope: Scope | None, snapshot: Snapshot) -> bool:
-    """Whether a model's name leaves the choice to the router. Raises PermissionDeniedError and NotFoundError."""
+def check_name(model: str, kind: ModelKind, scope: Scope | None, snapshot: Snapshot) -> bool:
+    """Whether a model's name leaves the choice to the router. Raises as `explicit`."""
     if model == AUTO and kind == "chat" and snapshot.router is not None:
         if scope is not None and snapshot.router_for(scope) is None:
             raise nothing_left(scope)

@@ -22,11 +22,18 @@ def has_begun(passage: Passage) -> bool:
     return passage.heartbeat.opened
 
 
+def own_headers(reply: Reply) -> tuple[tuple[bytes, bytes], Headers]:
+    """The content-type that a reply came with, and its other headers."""
+    theirs = encode_headers(reply.headers)
+    content_type = next((pair for pair in theirs if pair[0] == b"content-type"), JSON)
+    return content_type, [pair for pair in theirs if pair is not content_type]
+
+
 def as_wanted(passage: Passage, reply: Reply, body: bytes, headers: Headers) -> Answer:
     """The body as it came; as a stream for a client that asked for one and an upstream that can't."""
-    theirs, voice, late = encode_headers(reply.headers), passage.voice, has_begun(passage)
-    content_type = next((pair for pair in theirs if pair[0] == b"content-type"), JSON)
-    headers = [*(pair for pair in theirs if pair is not content_type), *headers]
+    voice, late = passage.voice, has_begun(passage)
+    content_type, others = own_headers(reply)
+    headers = [*others, *headers]
     if reply.status >= 300 and not is_error(body):
         message = f"The upstream answered with HTTP {reply.status} and no reason."
         error = UpstreamError(message, code=f"http_{reply.status}")

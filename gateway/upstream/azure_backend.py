@@ -28,7 +28,7 @@ class AzureBackend(HttpBackend):
             if len(self._known) >= MAX_ADDRESSES:
                 self._known.clear()
             url = self._join(f"deployments/{urllib.parse.quote(model, safe='')}/{PATHS[endpoint]}")
-            known = self._known[endpoint, model] = url, request_head(url, self._headers)
+            known = self._known[endpoint, model] = url, request_head(url, self._headers_of(endpoint))
         return known
 
     def _join(self, path: str) -> httpx.URL:

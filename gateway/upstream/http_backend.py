@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import httpx
 
 from gateway.config import ProviderConfig
+from gateway.upstream import passing
 from gateway.upstream.answer import EventStream, HttpAnswer, translate
 from gateway.upstream.errors import ProtocolFailure, TimeoutFailure
 from gateway.upstream.formats import OPENAI, Format
@@ -13,6 +14,7 @@ from gateway.upstream.native import refuse_lost
 from gateway.upstream.timer import PhaseTimer
 from gateway.upstream.transport import Body, Transport, transport_for
 from gateway.upstream.types import Outbound, Reply
+from gateway.wire.inference import Inference
 from gateway.wire.splice import splice
 
 MAX_BODY_BYTES = 256 * 1024 * 1024  # 2,048 embeddings of 3,072 dimensions as decimals are half of that
@@ -21,11 +23,13 @@ PATHS: Mapping[str, str] = {
     "chat.completions": "chat/completions",
     "completions": "completions",
     "embeddings": "embeddings",
+    **passing.PATHS,
 }
 # Of the client's headers only those that can't change the answer: all tenants share the operator's account and the
 # cache, so one's `idempotency-key: 1` would be another's call, and one's `openai-beta` another's answer.
 FORWARDED = {"traceparent", "tracestate"}
 EVENTS = b"text/event-stream"
+JSON = b"application/json"
 HEALTH_CHECK_S = 5.0
 UNWELL = {401, 402, 403, 429}
 
@@ -46,14 +50,16 @@ class HttpBackend:
         self._urls = {endpoint: _join(provider.base_url, path) for endpoint, path in self.paths.items()}
         self._models_url = _join(provider.base_url, "models")
         self._headers = _base_headers(provider, self._credentials(provider.api_key) if provider.api_key else {})
-        self._heads = {endpoint: request_head(url, self._headers) for endpoint, url in self._urls.items()}
+        self._heads = {endpoint: request_head(url, self._headers_of(endpoint)) for endpoint, url in self._urls.items()}
 
     def request(self, outbound: Outbound) -> tuple[str, bytes, list[tuple[bytes, bytes]]]:
         """Which of `paths`, the body, and headers beside those that every request has. Raises InvalidRequestError."""
         inference = outbound.inference
         refuse_lost(inference)
         body = splice(inference, model=outbound.upstream_model, include_usage=inference.stream or None)
-        return inference.endpoint, body, []
+        form = inference.form
+        extra = [] if form is None else [(b"content-type", form.content_type.encode("latin-1"))]
+        return inference.endpoint, body, extra
 
     async def send(self, outbound: Outbound) -> Reply:
         return await self._call(outbound, *self.request(outbound))
@@ -68,7 +74,7 @@ class HttpBackend:
             with timer:
                 answer = await self._dispatch(outbound, path, body, extra, timer)
             answer.start()
-            return await self._reply(answer, stream)
+            return await self._reply(answer, outbound.inference)
         except BaseException as error:
             timer.close()
             if answer is not None:
@@ -77,9 +83,12 @@ class HttpBackend:
                 raise translate(error, provider.connect_timeout_s) from error
             raise
 
-    async def _reply(self, answer: HttpAnswer, stream: bool) -> Reply:
-        provider, status, headers = self._provider, answer.status, tuple(answer.kept)
+    async def _reply(self, answer: HttpAnswer, inference: Inference) -> Reply:
+        provider, status, headers, stream = self._provider, answer.status, tuple(answer.kept), inference.stream
         is_events = answer.content_type == EVENTS
+        if status < 300 and inference.endpoint in passing.BYTES and answer.content_type != JSON:
+            pieces = passing.pieces(answer, provider.idle_timeout_s)
+            return Reply(status, headers=headers, events=pieces, close=answer.aclose, format=passing.RAW)
         if status < 300 and stream and is_events:
             events = EventStream(answer, provider.first_token_timeout_s, provider.idle_timeout_s, self.format)
             return Reply(status, headers=headers, events=events, close=answer.aclose, format=self.format)
@@ -89,7 +98,8 @@ class HttpBackend:
             raise ProtocolFailure("an event stream that was not asked for")
         limit = MAX_BODY_BYTES if status < 300 else MAX_ERROR_BYTES
         body = await answer.whole(limit, provider.idle_timeout_s)
-        return Reply(status, headers=headers, body=body, format=self.format)
+        format = passing.JSON if inference.endpoint in passing.PATHS else self.format
+        return Reply(status, headers=headers, body=body, format=format)
 
     async def check(self) -> None:
         """Lists the provider's models, which costs nothing: whatever it says of them, somebody is there and knows us.
@@ -117,6 +127,13 @@ class HttpBackend:
         """Where a request goes, and the beginning of its head."""
         return self._urls[path], self._heads[path]
 
+    def _headers_of(self, endpoint: str) -> list[tuple[bytes, bytes]]:
+        """A form's type is each request's own, and audio is nothing that JSON or events would be acceptable for."""
+        if endpoint not in passing.BYTES:
+            return self._headers
+        left_out = (b"accept", b"content-type") if endpoint in passing.FORMS else (b"accept",)
+        return [*(pair for pair in self._headers if pair[0] not in left_out), (b"accept", b"*/*")]
+
     @staticmethod
     def _credentials(key: str) -> dict[str, str]:
         return {"authorization": f"Bearer {key}"}
@@ -137,7 +154,7 @@ class HttpBackend:
         request = httpx.Request(
             "POST",
             url,
-            headers=[*self._headers, *extra],
+            headers=[*self._headers_of(path), *extra],
             stream=httpx.ByteStream(body),
             extensions={"timeout": {"connect": connect_s, "pool": connect_s}},
         )

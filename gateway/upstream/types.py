@@ -5,14 +5,12 @@ passes unchanged.
 """
 
 from collections.abc import AsyncIterator
-from typing import Literal, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
 from gateway.upstream.formats import OPENAI, Format
 from gateway.wire.inference import Inference
-
-Endpoint = Literal["chat.completions", "completions", "embeddings"]
 
 
 class Dispatch:

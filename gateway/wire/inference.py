@@ -39,10 +39,31 @@ class Native(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     unsigned: bool = False  # it holds thoughts of another model than the API's own, who wants to see none of them
 
 
+Endpoint = Literal[  # as the backends know it
+    "chat.completions",
+    "completions",
+    "embeddings",
+    "moderations",
+    "audio.transcriptions",
+    "audio.translations",
+    "audio.speech",
+    "images.generations",
+]
+GENERATING = frozenset(("chat.completions", "completions"))
+
+
+class Form(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A body that is multipart/form-data instead of JSON."""
+
+    content_type: str  # with its boundary
+    model: tuple[int, int]  # where the model's name lies in the raw bytes
+
+
 class Inference(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    endpoint: Literal["chat.completions", "completions", "embeddings"]  # as the backends know it
+    endpoint: Endpoint
     api: str = ""  # what the client spoke, where that was another API: "responses", "messages"
     native: Native | None = None
+    form: Form | None = None
     raw: bytes
     fields: dict[str, msgspec.Raw]  # every top-level field of the body, undecoded, in the client's order
     model: str

@@ -17,6 +17,8 @@ def splice(inference: Inference, *, model: str, include_usage: bool | None = Non
     Returns `inference.raw` itself when nothing changes.
     """
     raw, fields = inference.raw, inference.fields
+    if inference.form is not None:
+        return replace(raw, [(*inference.form.model, model.encode())])
     wanted: dict[str, bytes] = {}
     if model != inference.model or "model" not in fields:
         wanted["model"] = msgspec.json.encode(model)

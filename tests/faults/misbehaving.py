@@ -7,6 +7,7 @@ requests, keeps what it was sent, and notes when a client hung up.
 import asyncio
 import contextlib
 import json
+import re
 import ssl
 import threading
 import time
@@ -38,6 +39,9 @@ class Received:
 
     @property
     def behaviour(self) -> str:
+        if self.headers.get("content-type", "").startswith("multipart/"):
+            named = re.search(rb'name="model"\r\n\r\n([^\r]*)', self.raw)
+            return named[1].decode() if named is not None else ""
         return str(self.json.get("model", "")).rpartition("/")[2] if self.raw else ""
 
 
