@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import msgspec
 from litestar import Request, delete, get, post
-from litestar.params import Parameter
+from litestar.params import FromPath, FromQuery, QueryParameter
 from litestar.types import ASGIApp
 
 from gateway.answer import Answer, StreamAnswer
@@ -38,10 +38,10 @@ async def create_file(request: AnyRequest) -> ASGIApp:
 @get("/v1/files")
 async def list_files(
     request: AnyRequest,
-    purpose: str | None = None,
-    after: str | None = None,
-    limit: Annotated[int, Parameter(ge=1, le=MAX_PAGE)] = MAX_PAGE,
-    order: Order = "desc",
+    purpose: FromQuery[str | None] = None,
+    after: FromQuery[str | None] = None,
+    limit: Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)] = MAX_PAGE,
+    order: FromQuery[Order] = "desc",
 ) -> ASGIApp:
     files, tenant_id = await _room(request)
     found = await files.page(tenant_id, purpose=purpose, after=after, limit=limit + 1, order=order)
@@ -49,13 +49,13 @@ async def list_files(
 
 
 @get("/v1/files/{file_id:str}")
-async def retrieve_file(request: AnyRequest, file_id: str) -> ASGIApp:
+async def retrieve_file(request: AnyRequest, file_id: FromPath[str]) -> ASGIApp:
     files, tenant_id = await _room(request)
     return Answer(msgspec.json.encode(file_object(await files.find(tenant_id, file_id))))
 
 
 @get("/v1/files/{file_id:str}/content")
-async def file_content(request: AnyRequest, file_id: str) -> ASGIApp:
+async def file_content(request: AnyRequest, file_id: FromPath[str]) -> ASGIApp:
     files, tenant_id = await _room(request)
     file = await files.find(tenant_id, file_id)
     length = (b"content-length", b"%d" % file.num_bytes)
@@ -63,7 +63,7 @@ async def file_content(request: AnyRequest, file_id: str) -> ASGIApp:
 
 
 @delete("/v1/files/{file_id:str}", status_code=200)
-async def delete_file(request: AnyRequest, file_id: str) -> ASGIApp:
+async def delete_file(request: AnyRequest, file_id: FromPath[str]) -> ASGIApp:
     files, tenant_id = await _room(request)
     await files.remove(tenant_id, file_id)
     return Answer(deleted_file(file_id))
