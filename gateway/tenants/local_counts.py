@@ -15,7 +15,7 @@ from gateway.tenants.terms import Allowance, Quota
 
 OLD_S = 86_400.0  # after its end, a period's spending is forgotten: no request runs for so long
 Key = TypeVar("Key", bound=Hashable)
-Counted = TypeVar("Counted", Standing, Balance)
+NOTHING_DRAWN = Tally(None)
 
 
 class Bucket:
@@ -44,36 +44,37 @@ class LocalCounts:
     """Implements `gateway.tenants.tally.Counts`."""
 
     def __init__(self) -> None:
-        self._buckets: dict[tuple[str, What], Bucket] = {}
+        self._buckets: dict[What, dict[str, Bucket]] = {"requests": {}, "tokens": {}}  # by their owner's id
         self._running: defaultdict[str, int] = defaultdict(int)  # requests, by their owner's id
         self._held: defaultdict[tuple[str, str], int] = defaultdict(int)  # nano-dollars, by owner and period
         self._spent: dict[tuple[str, str], tuple[int, float]] = {}  # nano-dollars, and when the period ends
 
     async def admit(self, claim: Claim) -> Tally:
         terms = claim.terms
-        slots = tuple(self._slots(quota) for quota in terms.slots)
-        if refused := _first_refused(slots):
-            return Tally(refused)
-        requests = self._look("requests", terms.requests, 1.0)
-        if refused := _first_refused(requests):
-            return Tally(refused, requests)
         for quota in terms.slots:
-            self._running[quota.owner.id] += 1
-        claim.slots = bool(terms.slots)
-        return Tally(None, self._take(requests))
+            left = quota.amount - self._running.get(quota.owner.id, 0)
+            if left < 1:
+                return Tally(Standing("slots", quota, False, float(left), 1.0))
+        tally = self._draw("requests", terms.requests, 1.0)
+        if tally.refused is None and terms.slots:
+            claim.slots = True
+            for quota in terms.slots:
+                self._running[quota.owner.id] += 1
+        return tally
 
     async def reserve(self, claim: Claim, tokens: int, cost_nanousd: int) -> Tally:
-        terms = claim.terms
         balances = self._balances(claim, cost_nanousd) if cost_nanousd else ()
-        standings = self._look("tokens", terms.tokens, tokens) if tokens else ()
-        refused = _first_refused(standings) or _first_refused(balances)
-        if refused:
-            return Tally(refused, standings, balances)
+        for balance in balances:
+            if not balance.admitted:
+                return Tally(balance, (), balances)
+        tally = self._draw("tokens", claim.terms.tokens, tokens) if tokens else NOTHING_DRAWN
+        if tally.refused is not None:
+            return tally
         for balance in balances:
             self._held[balance.allowance.owner.id, balance.period.label] += cost_nanousd
         claim.tokens += tokens
         claim.cost_nanousd += cost_nanousd
-        return Tally(None, self._take(standings), balances)
+        return Tally(None, tally.standings, balances) if balances else tally
 
     async def settle(self, claim: Claim, tokens: int, cost_nanousd: int) -> tuple[Balance, ...]:
         terms = claim.terms
@@ -125,36 +126,28 @@ class LocalCounts:
         self._spent[key] = (known[0] + cost_nanousd, known[1])
         return Balance(allowance, period, known[0] + cost_nanousd, self._held.get(key, 0))
 
-    def _slots(self, quota: Quota) -> Standing:
-        left = quota.amount - self._running.get(quota.owner.id, 0)
-        return Standing("slots", quota, left >= 1, float(left), 1.0)
-
-    def _look(self, what: What, quotas: tuple[Quota, ...], wanted: float) -> tuple[Standing, ...]:
-        now = time.monotonic()
-        levels = [self._bucket(what, quota, now).level(quota.amount, now) for quota in quotas]
-        return tuple(
-            Standing(what, quota, wanted <= level, level, wanted) for quota, level in zip(quotas, levels, strict=True)
-        )
-
-    def _take(self, standings: tuple[Standing, ...]) -> tuple[Standing, ...]:
-        return tuple(
-            Standing(each.what, each.quota, True, self._buckets[each.quota.owner.id, each.what].take(each.wanted))
-            for each in standings
-        )
+    def _draw(self, what: What, quotas: tuple[Quota, ...], wanted: float) -> Tally:
+        """From every bucket or from none."""
+        now, drawn = time.monotonic(), []
+        for quota in quotas:
+            bucket = self._bucket(what, quota, now)
+            level = bucket.level(quota.amount, now)
+            if wanted > level:
+                refused = Standing(what, quota, False, level, wanted)
+                return Tally(refused, (refused,))
+            drawn.append((quota, bucket))
+        return Tally(None, tuple([Standing(what, quota, True, bucket.take(wanted)) for quota, bucket in drawn]))
 
     def _bucket(self, what: What, quota: Quota, now: float) -> Bucket:
-        bucket = self._buckets.get((quota.owner.id, what))
+        buckets = self._buckets[what]
+        bucket = buckets.get(quota.owner.id)
         if bucket is None:
-            bucket = self._buckets[quota.owner.id, what] = Bucket(quota.amount, now)
+            bucket = buckets[quota.owner.id] = Bucket(quota.amount, now)
         return bucket
 
     def _forget_before(self, moment: float) -> None:
         for key in [key for key, (_, end) in self._spent.items() if end < moment]:
             del self._spent[key]
-
-
-def _first_refused(found: tuple[Counted, ...]) -> Counted | None:
-    return next((each for each in found if not each.admitted), None)
 
 
 def _lower(counts: defaultdict[Key, int], key: Key, amount: int) -> None:

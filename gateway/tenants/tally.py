@@ -11,7 +11,7 @@ WINDOW_S = 60.0
 What = Literal["requests", "tokens", "slots"]
 
 
-class Standing(msgspec.Struct, frozen=True):
+class Standing(msgspec.Struct, frozen=True, gc=False):
     """How a quota stands: what is left of it after a step that was `admitted` or not."""
 
     what: What
@@ -31,7 +31,7 @@ class Standing(msgspec.Struct, frozen=True):
         return max(0.0, (self.wanted - self.remaining) * WINDOW_S / self.quota.amount)
 
 
-class Balance(msgspec.Struct, frozen=True):
+class Balance(msgspec.Struct, frozen=True, gc=False):
     """How an allowance stands, in nano-dollars: what was spent, what running requests hold, what was asked for."""
 
     allowance: Allowance
@@ -46,7 +46,7 @@ class Balance(msgspec.Struct, frozen=True):
         return hard is None or self.spent + self.held + self.wanted <= hard.amount_nanousd
 
 
-class Tally(msgspec.Struct, frozen=True):
+class Tally(msgspec.Struct, frozen=True, gc=False):
     """One step's outcome. A step takes all that it wants or nothing."""
 
     refused: Standing | Balance | None

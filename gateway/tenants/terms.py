@@ -25,7 +25,7 @@ class Quota(msgspec.Struct, frozen=True, gc=False):
     amount: int
 
 
-class Allowance(msgspec.Struct, frozen=True):
+class Allowance(msgspec.Struct, frozen=True, gc=False):
     """All budgets of one owner for one kind of period: they share a count."""
 
     owner: Owner
