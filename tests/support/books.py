@@ -1,0 +1,243 @@
+"""A crowd of clients in front of gateways, an upstream that knows what it was asked for, and the audit of the books."""
+
+import asyncio
+import contextlib
+import json
+import random
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+from sqlalchemy import text
+
+from gateway.store.database import Database
+from tests.faults.misbehaving import MisbehavingUpstream, Script, Wire
+from tests.faults.misbehaviours import STOP, TOKEN, chunk, completion, error
+from tests.support.server import Gateway
+
+CONFIG = """
+[cache]
+enabled = false
+[store]
+database_url = "{database}"
+[[provider]]
+name = "upstream"
+base_url = "{upstream}"
+max_retries = 1
+[[model]]
+name = "probe/*"
+provider = "upstream"
+input_usd_per_mtok = 1.0
+output_usd_per_mtok = 2.0
+"""
+PIECE_S = 0.02  # between two pieces of a stream
+BEHAVIOURS = ("counted", "counted", "counted", "shy", "breaks", "fails")
+
+
+@dataclass
+class Call:
+    """One request as it reached the upstream."""
+
+    num_pieces: int = 0  # of a stream, sent so far
+    usage: tuple[int, int] | None = None  # as reported, once all is sent
+
+
+@dataclass
+class Seen:
+    """What a client got of one answer."""
+
+    num_pieces: int = 0
+    whole: bool = False
+
+
+class CountingUpstream:
+    """Answers in several ways and keeps account: `calls` by the gateway's request id, in order."""
+
+    def __init__(self) -> None:
+        self.calls: dict[str, list[Call]] = defaultdict(list)
+        self._rng = random.Random(1)
+        scripts: dict[str, Script] = {
+            "counted": self._counted,
+            "shy": self._shy,
+            "breaks": self._breaks,
+            "fails": self._fails,
+            "ok": self._healthy,
+        }
+        self.server = MisbehavingUpstream(scripts)
+
+    def _open(self, wire: Wire) -> tuple[Call, int]:
+        made = self.calls[wire.request.headers["x-request-id"]]
+        made.append(Call())
+        return made[-1], len(made)
+
+    @staticmethod
+    async def _healthy(wire: Wire) -> None:
+        """To whoever asks how we are."""
+        await wire.json({"object": "list", "data": []})
+
+    async def _counted(self, wire: Wire) -> None:
+        await self._answer(wire, self._open(wire)[0])
+
+    async def _shy(self, wire: Wire) -> None:
+        """Refuses a request the first time."""
+        call, number = self._open(wire)
+        if number == 1:
+            await wire.json(error("busy", "overloaded"), "503 Service Unavailable", {"retry-after": "0"})
+        else:
+            await self._answer(wire, call)
+
+    async def _fails(self, wire: Wire) -> None:
+        self._open(wire)
+        await wire.json(error("broken", "server_error"), "500 Internal Server Error")
+
+    async def _breaks(self, wire: Wire) -> None:
+        """Dies in the midst of a stream; of a whole answer, while it thinks.
+
+        Not at once: a connection that breaks within 50 ms is one that was dead already, to our transport.
+        """
+        call, _ = self._open(wire)
+        if wire.request.json.get("stream"):
+            await wire.start_events()
+            await self._pieces(wire, call, self._rng.randint(1, 6))
+        else:
+            await asyncio.sleep(0.1)
+        wire.reset()
+
+    async def _answer(self, wire: Wire, call: Call) -> None:
+        usage = (self._rng.randint(100, 999), self._rng.randint(1, 99))
+        told = {"prompt_tokens": usage[0], "completion_tokens": usage[1], "total_tokens": sum(usage)}
+        if not wire.request.json.get("stream"):
+            await asyncio.sleep(self._rng.uniform(0, 0.1))
+            call.usage = usage
+            return await wire.json(completion(usage=told))
+        await wire.start_events()
+        await self._pieces(wire, call, self._rng.randint(1, 20))
+        call.num_pieces += 1
+        await wire.event(STOP)
+        call.usage = usage
+        await wire.event(chunk(usage=told))
+        return await wire.end()
+
+    async def _pieces(self, wire: Wire, call: Call, number: int) -> None:
+        for _ in range(number):
+            call.num_pieces += 1
+            await wire.event(TOKEN, PIECE_S)
+
+
+@dataclass
+class Crowd:
+    """`async with` it: clients ask these gateways at random, without a pause, until the block ends."""
+
+    gateways: list[Gateway]
+    key: str
+    num_clients: int = 12
+    seen: dict[str, Seen] = field(default_factory=dict)  # by request id
+    _tasks: list[asyncio.Task[None]] = field(default_factory=list)
+
+    async def __aenter__(self) -> "Crowd":
+        self._tasks = [asyncio.create_task(self._client(random.Random(seed))) for seed in range(self.num_clients)]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        for ended in await asyncio.gather(*self._tasks, return_exceptions=True):
+            if not isinstance(ended, asyncio.CancelledError):
+                raise AssertionError(f"a client broke down: {ended!r}")
+
+    async def _client(self, rng: random.Random) -> None:
+        async with aiohttp.ClientSession(headers={"authorization": f"Bearer {self.key}"}) as session:
+            while True:
+                patience_s = rng.uniform(0.05, 0.3) if rng.random() < 0.1 else 30.0
+                try:
+                    async with asyncio.timeout(patience_s):
+                        await self._ask(session, rng)
+                except TimeoutError:
+                    pass  # it has left
+                except (aiohttp.ClientError, OSError):
+                    await asyncio.sleep(0.05)  # its gateway is gone: another, or the same again
+
+    async def _ask(self, session: aiohttp.ClientSession, rng: random.Random) -> None:
+        body = {
+            "model": f"probe/{rng.choice(BEHAVIOURS)}",
+            "messages": [{"role": "user", "content": f"Question {rng.random()}"}],
+            "stream": rng.random() < 0.6,
+        }
+        gateway = rng.choice(self.gateways)
+        async with session.post(f"{gateway.base_url}/chat/completions", json=body) as response:
+            seen = self.seen[response.headers["x-request-id"]] = Seen()
+            if body["stream"] and response.status == 200:
+                async for line in response.content:
+                    seen.num_pieces += b'"choices":[{' in line.replace(b" ", b"")
+                    seen.whole |= line.strip() == b"data: [DONE]"
+            else:
+                await response.read()
+                seen.whole = response.status == 200
+
+
+async def audit(database_url: str, calls: dict[str, list[Call]], seen: dict[str, Seen], wait_s: float) -> list[str]:
+    """What is wrong, in words, once every request that reached the upstream has its row, or the time is up."""
+    database = Database(database_url)
+    deadline = time.monotonic() + wait_s
+    try:
+        while True:
+            requests = {row.id: row for row in await _rows(database, "SELECT * FROM requests")}
+            if calls.keys() <= requests.keys() or time.monotonic() > deadline:
+                break
+            await asyncio.sleep(0.1)
+        attempts: dict[str, list[Any]] = defaultdict(list)
+        for row in await _rows(database, "SELECT * FROM attempts ORDER BY request_id, attempt"):
+            attempts[row.request_id].append(row)
+    finally:
+        await database.aclose()
+    faults = [f"{each}: reached the upstream and has no row" for each in calls.keys() - requests.keys()]
+    for identifier, row in requests.items():
+        wrong = _faults_of(row, attempts[identifier], calls.get(identifier, []), seen.get(identifier, Seen()))
+        faults += [f"{identifier} ({row.status}): {fault}" for fault in wrong]
+    return faults
+
+
+async def _rows(database: Database, query: str) -> list[Any]:
+    async with database.read() as connection:
+        return list((await connection.execute(text(query))).all())
+
+
+def _faults_of(row: Any, attempts: list[Any], calls: list[Call], seen: Seen) -> list[str]:
+    faults = []
+    if row.cost_nanousd != sum(each.cost_nanousd for each in attempts):
+        faults.append("its cost is not that of its attempts")
+    if [each.attempt for each in attempts] != list(range(len(attempts))):
+        faults.append("its attempts are not numbered one by one")
+    unsent = len(attempts) - len(calls)
+    if unsent not in ((0,) if row.status == "ok" else (0, 1)):  # one may have been noted and not have left any more
+        faults.append(f"{len(calls)} calls reached the upstream, {len(attempts)} are booked")
+    booked = (row.prompt_tokens, row.completion_tokens)
+    if row.status == "ok":
+        if row.estimated or not calls or booked != calls[-1].usage:
+            faults.append(f"{booked} is booked for {calls}")
+    elif seen.whole:
+        faults.append("its client got the whole answer")
+    elif unsent == 0 and calls and calls[-1].num_pieces:  # a stream that was cut off
+        if not row.estimated:
+            faults.append("it was cut off and is not marked estimated")
+        if not seen.num_pieces <= row.completion_tokens <= calls[-1].num_pieces:
+            faults.append(f"{row.completion_tokens} tokens; sent {calls[-1].num_pieces}, received {seen.num_pieces}")
+    elif row.completion_tokens:
+        faults.append(f"{row.completion_tokens} tokens of an answer that never began")
+    return faults
+
+
+@contextlib.asynccontextmanager
+async def counting_upstream() -> Any:
+    upstream = CountingUpstream()
+    upstream.server.start()
+    try:
+        yield upstream
+    finally:
+        upstream.server.stop()
+
+
+def tell(faults: list[str]) -> str:
+    return json.dumps(faults[:20], indent=1)
