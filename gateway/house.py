@@ -93,5 +93,7 @@ class House:
         if resting := sum(deployment.breaker.state != "closed" for deployment in deployments):
             found["deployments"] = f"{resting} of {len(deployments)} left alone"
         if self.shares:
-            found["redis"] = "ok" if self.limiter.shared else "away: counting in this process"
+            refuses = self.snapshot.config.limits.when_redis_is_away == "refuse"
+            away = "away: who has a limit is refused" if refuses else "away: counting in this process"
+            found["redis"] = "ok" if self.limiter.shared else away
         return found

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from gateway.cli.options import config_option, load_config, with_database
+from gateway.cli.options import config_option, load_config, operator, with_database
 from gateway.cli.output import console, exact_money, share, table
 
 _PERIODS = ("day", "month")
@@ -88,6 +88,7 @@ def set_(
             warn_percents=warn_at,
             webhook_url=webhook,
             allow_private_webhooks=config.security.allow_private_webhooks,
+            by=operator(),
         ),
     )
     kind = "hard" if budget.hard else "soft"
@@ -138,6 +139,7 @@ def remove(tenant: str, period: str, team: str | None, key: str | None, soft: bo
             key=key.removesuffix("…") if key else None,
             period=period,  # type: ignore[arg-type]  # click.Choice has checked it
             hard=not soft,
+            by=operator(),
         ),
     )
     click.echo(f"removed the budget of {exact_money(budget.amount_nanousd)} a {period} for {_whose(tenant, team, key)}")
