@@ -82,7 +82,7 @@ def set_(model: str, input_: Decimal, valid_from: datetime | None, config_path: 
     except DuplicateRow as error:
         raise click.ClickException(f"{model} has a price from {valid_from:%Y-%m-%d %H:%M} UTC on already") from error
     click.echo(f"{model}: {described(price)}, from {row.valid_from:%Y-%m-%d %H:%M} UTC on")
-    ruling = _in_force(rows).get(model)
+    ruling = in_force(rows).get(model)
     if ruling is not None and ruling.valid_from > row.valid_from:
         click.echo(f"but a later price rules since {ruling.valid_from:%Y-%m-%d %H:%M} UTC", err=True)
 
@@ -98,7 +98,7 @@ def list_(history: bool, config_path: Path) -> None:
     if not rows:
         click.echo("no prices yet: the config's are taken over when the gateway starts")
         return
-    now, ruling = datetime.now(UTC), _in_force(rows)
+    now, ruling = datetime.now(UTC), in_force(rows)
     columns = [f"{name} per hour" if name == "engine" else name for name in PARTS.values()]
     shown = table("model", *columns, "valid from (UTC)", "set by", "state", right=columns)
     for row in sorted(rows, key=lambda row: row.model):  # stable: each model's stay in the order of time
@@ -123,7 +123,7 @@ def shown_amount(price: "Price", name: str) -> str:
     return "" if amount is None or (price.hour is not None and name != "hour") else exact_money(amount)
 
 
-def _in_force(rows: "list[PriceRow]") -> "dict[str, PriceRow]":
+def in_force(rows: "list[PriceRow]") -> "dict[str, PriceRow]":
     """Each model's row that rules now; of history, oldest first."""
     now = datetime.now(UTC)
     return {row.model: row for row in rows if row.valid_from <= now}

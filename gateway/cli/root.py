@@ -14,6 +14,7 @@ from gateway.cli.failures import is_expected
 from gateway.cli.init import init
 from gateway.cli.keys import keys_group
 from gateway.cli.models import models_group
+from gateway.cli.price_import import import_
 from gateway.cli.prices import prices_group
 from gateway.cli.route import route_group
 from gateway.cli.serve import serve
@@ -58,3 +59,4 @@ for command in (
     db_group,
 ):
     cli.add_command(command)
+prices_group.add_command(import_)

@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from gateway.config import DeploymentConfig, ModelConfig
 from gateway.ledger.price import Price
 from gateway.store.database import Database
-from gateway.store.prices import PriceRow, insert_prices, seed_prices, select_price, select_prices
+from gateway.store.prices import PriceRow, Source, insert_prices, seed_prices, select_price, select_prices
 from gateway.store.versions import VersionWatch
 from gateway.tenants.audit import PROGRAM, Actor, Target, acting
 from gateway.wire.usage import Usage
@@ -120,14 +120,20 @@ def place_name(model: str, provider: str) -> str:
 
 
 async def set_price(
-    database: Database, model: str, price: Price, *, valid_from: datetime | None = None, by: Actor = PROGRAM
+    database: Database,
+    model: str,
+    price: Price,
+    *,
+    valid_from: datetime | None = None,
+    source: Source = "operator",
+    by: Actor = PROGRAM,
 ) -> PriceRow:
     """An operator's price, in force until a later row: from now on, or from a time with a zone. Raises ValueError."""
     if valid_from is not None and valid_from.tzinfo is None:
         raise ValueError("valid_from needs a time zone")
     if min(price.amounts) < 0:
         raise ValueError("a price can't be negative")
-    row = PriceRow(model=model, valid_from=valid_from or datetime.now(UTC), price=price, source="operator")
+    row = PriceRow(model=model, valid_from=valid_from or datetime.now(UTC), price=price, source=source)
     async with acting(database, by) as act:
         before = await select_price(act.transaction, model, row.valid_from)
         await insert_prices(act.transaction, [row])

@@ -170,6 +170,37 @@ def test_a_price_may_begin_later_or_come_too_late(tollhouse: Tollhouse) -> None:
     assert "already" in tollhouse.fails("prices", "set", "m", *amounts, "--valid-from", "2001-01-01")
 
 
+IMPORTED = """
+[[provider]]
+name = "openai"
+base_url = "https://api.openai.com/v1"
+[[model]]
+name = "gpt-4o-mini"
+provider = "openai"
+input_usd_per_mtok = 9.0
+[[model]]
+name = "gpt-4.1*"
+provider = "openai"
+"""
+
+
+def test_prices_are_imported_once_they_were_looked_at(tollhouse: Tollhouse) -> None:
+    tollhouse.config.write_text(tollhouse.config.read_text().replace("[[model]]", IMPORTED + "[[model]]", 1))
+    tollhouse.does("prices", "set", "gpt-4o-mini", "--input", "9", "--output", "9")
+    shown = tollhouse.does("prices", "import")
+    assert "$9.00 -> $0.15" in shown
+    assert "unknown to genai-prices, left as they are: m" in shown
+    assert "1 prices would change: --apply takes them over" in shown
+    assert "import" not in tollhouse.does("prices", "list", "--history")  # nothing has happened
+    assert "1 prices taken over" in tollhouse.does("prices", "import", "--apply")
+    lines = tollhouse.does("prices", "list", "--history").splitlines()
+    past, now = [line.split() for line in lines if line.startswith("gpt-4o-mini")][-2:]
+    assert (past[1], past[-1], now[1:4]) == ("$9.00", "past", ["$0.15", "$0.60", "$0.075"])
+    assert "nothing to change" in tollhouse.does("prices", "import", "--apply")
+    assert "$2.00" in tollhouse.does("prices", "import", "gpt-4.1")
+    assert "no model named 'gpt-5'" in tollhouse.fails("prices", "import", "gpt-5")
+
+
 def test_a_mere_proxy_pulls_no_embedder(tollhouse: Tollhouse) -> None:
     proxy = CONFIG.partition("[tier.only]")[0].format(embedder="pypi:there-is-no-such-wheel==1.0")
     tollhouse.config.write_text(f"[cache]\nsemantic = false\n{proxy}")
