@@ -1,20 +1,17 @@
 """The config as it may be shown: what could hold a secret is left out of it."""
 
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 
 from gateway.config import Config
+from gateway.url_view import HIDDEN, without_secrets
 
-HIDDEN = "***"
-WITH_PATH = ("base_url", "database_url", "redis_url")  # a webhook's may be what opens it
+WITH_PATH = ("base_url", "database_url", "redis_url")
 
 
 def shown(config: Config) -> dict[str, Any]:
-    """As in config.toml, with defaults. Values of headers are hidden, and of URLs logins, queries and, but for
-    databases and providers, paths.
-    """
+    """As in config.toml, with defaults. Values of headers are hidden, and what could be secret in a URL."""
     tree: dict[str, Any] = _without_secrets(msgspec.to_builtins(config), "")
     return tree
 
@@ -24,17 +21,5 @@ def _without_secrets(value: Any, name: str) -> Any:
         return {key: HIDDEN if name == "headers" else _without_secrets(inner, key) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_without_secrets(inner, name) for inner in value]
-    return _shortened(value, name in WITH_PATH) if isinstance(value, str) and "://" in value else value
-
-
-def _shortened(url: str, with_path: bool) -> str:
-    try:
-        parts = urlsplit(url)
-        host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or ""
-        port = f":{parts.port}" if parts.port else ""
-    except ValueError:
-        return HIDDEN
-    login = f"{HIDDEN}@" if "@" in parts.netloc else ""
-    hidden = f"?{HIDDEN}" if parts.query else ""
-    path = parts.path if with_path else f"/{HIDDEN}"
-    return f"{parts.scheme}://{login}{host}{port}{path}{hidden}"
+    is_url = isinstance(value, str) and "://" in value
+    return without_secrets(value, with_path=name in WITH_PATH) if is_url else value

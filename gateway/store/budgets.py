@@ -42,6 +42,13 @@ async def delete_budget(connection: AsyncConnection, budget_id: str) -> None:
     await bump(connection, "budgets")
 
 
+async def delete_budgets(connection: AsyncConnection, tenant_id: str) -> None:
+    """All of a tenant, its teams and its keys."""
+    for budget_id in (await connection.scalars(select(budgets.c.id).where(budgets.c.tenant_id == tenant_id))).all():
+        await _remove(connection, budget_id)
+    await bump(connection, "budgets")
+
+
 async def find_budget(connection: AsyncConnection, owner_id: str, period: str, hard: bool) -> Budget | None:
     query = select(budgets).where(budgets.c.owner_id == owner_id, budgets.c.period == period, budgets.c.hard == hard)
     row = (await connection.execute(query)).first()

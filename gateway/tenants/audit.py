@@ -10,6 +10,7 @@ no secrets.
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import datetime
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -18,6 +19,7 @@ from gateway.store import audit as store
 from gateway.store.audit import AuditRow
 from gateway.store.database import Database, Transaction
 from gateway.tenants.types import Tenant
+from gateway.url_view import without_secrets
 
 
 class Actor(msgspec.Struct, frozen=True):
@@ -67,10 +69,18 @@ class Act:
                 "tenant_id": target.id if isinstance(target, Tenant) else getattr(target, "tenant_id", None),
                 "target_id": target.id,
                 "target": target.name,
-                "before": None if before is None else msgspec.json.encode(before),
-                "after": None if after is None else msgspec.json.encode(after),
+                "before": None if before is None else msgspec.json.encode(_told(before)),
+                "after": None if after is None else msgspec.json.encode(_told(after)),
             }
         )
+
+
+def _told(state: Any) -> Any:
+    """What is kept of a state: of a webhook's URL only where it leads, for its path may be what opens it."""
+    told = msgspec.to_builtins(state, builtin_types=(datetime,))
+    if isinstance(told, dict) and told.get("webhook_url"):
+        told["webhook_url"] = without_secrets(told["webhook_url"])
+    return told
 
 
 @asynccontextmanager

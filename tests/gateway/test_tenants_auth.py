@@ -3,15 +3,17 @@
 import asyncio
 import logging
 import time
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from gateway.errors import AuthenticationError
+from gateway.errors import AuthenticationError, PermissionDeniedError
 from gateway.store.database import Database
 from gateway.store.errors import StoreUnavailable
 from gateway.tenants import registry
 from gateway.tenants.auth import Authenticator
+from gateway.tenants.types import Scope
 
 
 @pytest.fixture
@@ -152,4 +154,49 @@ async def test_a_flood_of_unknown_keys_is_one_look(database: Database, monkeypat
     )
     assert all(isinstance(error, AuthenticationError) for error in refused)
     assert looks == 1
+    await authenticator.aclose()
+
+
+@pytest.mark.anyio
+async def test_whoever_asks_without_the_request_is_refused_a_key_that_is_bound_to_one(database: Database) -> None:
+    """A caller that forgot to hand over where a request came from must not open what it should have closed."""
+    await registry.create_tenant(database, "acme")
+    bound = await registry.create_key(database, "acme", scope=Scope(ip_ranges=("10.0.0.0/8",)))
+    free = await registry.create_key(database, "acme", scope=Scope(models=("small",)))
+    authenticator = Authenticator(database)
+    await authenticator.start()
+    with pytest.raises(PermissionDeniedError):
+        authenticator.authenticate(f"Bearer {bound.secret}")
+    assert authenticator.authenticate(f"Bearer {free.secret}").key == free.key
+    await authenticator.aclose()
+
+
+@pytest.mark.anyio
+async def test_expiry_and_overlap_end_on_time(database: Database) -> None:
+    now = time.time()
+    await registry.create_tenant(database, "acme")
+    expiring = await registry.create_key(database, "acme", expires_at=datetime.fromtimestamp(now + 100, UTC))
+    old = await registry.create_key(database, "acme", "ci")
+    new = await registry.rotate_key(database, "ci", overlap_s=50)
+    authenticator = Authenticator(database, clock=lambda: now)
+    await authenticator.start()
+
+    def works(secret: str) -> bool:
+        try:
+            authenticator.authenticate(f"Bearer {secret}")
+        except AuthenticationError:
+            return False
+        return True
+
+    found = {}
+    for later in (0, 40, 60, 99, 101):
+        authenticator._clock = lambda later=later: now + later
+        found[later] = [works(key.secret) for key in (expiring, old, new)]
+    assert found == {
+        0: [True, True, True],
+        40: [True, True, True],
+        60: [True, False, True],
+        99: [True, False, True],
+        101: [False, False, True],
+    }
     await authenticator.aclose()

@@ -3,6 +3,7 @@
 from litestar import Router
 
 from gateway.api.admin.access import admin_only, books, by, gateway
+from gateway.api.admin.budgets import Budgets
 from gateway.api.admin.deployments import get_deployments
 from gateway.api.admin.errors import EXCEPTION_HANDLERS
 from gateway.api.admin.keys import Keys
@@ -19,6 +20,7 @@ def admin_router() -> Router:
             Tenants,
             Teams,
             Keys,
+            Budgets,
             Requests,
             get_costs,
             Prices,

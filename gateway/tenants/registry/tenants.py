@@ -4,6 +4,7 @@ from typing import get_args
 
 from gateway.ids import new_id
 from gateway.store import tenants as store
+from gateway.store.budgets import delete_budgets
 from gateway.store.database import Database
 from gateway.store.errors import DuplicateRow, RowRefused
 from gateway.tenants.audit import PROGRAM, Actor, acting
@@ -81,12 +82,13 @@ async def enable_tenant(database: Database, name: str, *, by: Actor = PROGRAM) -
 
 
 async def delete_tenant(database: Database, name: str, *, by: Actor = PROGRAM) -> Tenant:
-    """With its teams and keys; its books stay, under its id. Raises StillInUse unless it was disabled before."""
+    """With its teams, keys and budgets; its books stay, under its id. Raises StillInUse unless it was disabled."""
     try:
         async with acting(database, by) as act:
             tenant = await find_tenant(act.transaction, name)
             if not tenant.disabled:
                 raise StillInUse(f"the tenant {name!r} is in use; disable it first")
+            await delete_budgets(act.transaction, tenant.id)
             await store.delete_tenant(act.transaction, tenant.id)
             act.note("tenant.delete", target=tenant, before=tenant)
     except RowRefused as error:

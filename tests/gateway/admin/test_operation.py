@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from gateway.api.admin.openapi import document
 from gateway.app import create_app
 from gateway.tenants.admin_key import is_admin
 from tests.gateway.admin.conftest import ADMIN_KEY, Admin
@@ -114,3 +115,17 @@ async def test_a_key_that_could_be_guessed_is_refused_at_the_start(monkeypatch: 
     monkeypatch.setenv("TOLLHOUSE_ADMIN_KEY", "short")
     with pytest.raises(ValueError, match="has 5 characters, and needs 32"):
         is_admin("Bearer short")
+
+
+OPERATIONS = [(method, path) for path, methods in document()["paths"].items() for method in methods]
+
+
+@pytest.mark.parametrize(("method", "path"), OPERATIONS)
+async def test_no_operation_is_open_to_a_tenant(admin: Admin, method: str, path: str) -> None:
+    """Not even where it would be about itself; and nothing of what is sent is looked at before."""
+    key = await admin.key(name="mine")
+    named = path.format(tenant=admin.acme, team="t", key="mine", request_id="r", entry_id="e")
+    for body in (None, {"name": admin.acme, "tenant": admin.acme}):
+        refused = await admin.ask(method.upper(), named, body, key=key)
+        assert (refused.status, refused.error["code"]) == (403, "permission_denied")
+    assert (await admin("GET", f"/admin/keys/mine?tenant={admin.acme}"))["disabled"] is False
