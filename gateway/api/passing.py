@@ -9,7 +9,7 @@ from litestar.types import Receive, Scope, Send
 from gateway.api.incoming import Headers
 from gateway.api.inference import answer
 from gateway.wire.dialect import PlainDialect
-from gateway.wire.inference import Endpoint
+from gateway.wire.inference import Endpoint, Inference
 from gateway.wire.passing import parse_audio, parse_passing
 
 
@@ -20,8 +20,12 @@ async def moderations(scope: Scope, receive: Receive, send: Send) -> None:
 
 async def _moderations(scope: Any, receive: Receive, send: Send) -> None:
     """The one whose clients need not name a model: the first of its kind answers then."""
-    default = scope["litestar_app"].state.house.snapshot.catalog.default("moderation")
-    await answer(PlainDialect(partial(parse_passing, "moderations", default)), scope, receive, send)
+    catalog = scope["litestar_app"].state.house.snapshot.catalog
+
+    def parse(raw: bytes) -> Inference:  # once it is known who asks
+        return parse_passing("moderations", catalog.default("moderation"), raw)
+
+    await answer(PlainDialect(parse), scope, receive, send)
 
 
 @asgi("/v1/audio/speech", copy_scope=False)

@@ -14,7 +14,7 @@ from gateway.api.admin.views import Body, Moment
 from gateway.errors import InvalidRequestError, NotFoundError
 from gateway.ledger.prices import price_in_dollars, set_price
 from gateway.ledger.reports import CostReport, costs, parse_since
-from gateway.store.prices import PriceRow, select_prices
+from gateway.store.prices import PriceRow, Source, select_prices
 from gateway.store.reports import By as Group
 from gateway.store.requests import AttemptRow, RequestRow, select_request, select_requests
 from gateway.tenants.registry import get_tenant
@@ -35,6 +35,18 @@ class RequestPage(msgspec.Struct):
 class RequestDetail(msgspec.Struct):
     request: RequestRow
     attempts: list[AttemptRow]  # in order
+
+
+class PriceView(msgspec.Struct, kw_only=True):
+    model: str
+    valid_from: datetime
+    source: Source
+    input_nanousd_per_mtok: int
+    output_nanousd_per_mtok: int
+    cached_input_nanousd_per_mtok: int
+    cache_write_input_nanousd_per_mtok: int | None  # null: as input
+    reasoning_output_nanousd_per_mtok: int | None  # null: as output
+    nanousd_per_hour: int | None  # of an engine's time, where that is what costs
 
 
 class NewPrice(Body):
@@ -113,18 +125,33 @@ class Prices(Controller):
     tags = ("ledger",)
 
     @get(summary="What models cost, in nano-dollars per million tokens, all of history")
-    async def list_prices(self, books: Books, model: FromQuery[str | None] = None) -> list[PriceRow]:
-        return [row for row in await select_prices(books) if model in (None, row.model)]
+    async def list_prices(self, books: Books, model: FromQuery[str | None] = None) -> list[PriceView]:
+        return [_price_view(row) for row in await select_prices(books) if model in (None, row.model)]
 
     @post(summary="Set a price; what is booked already stays")
-    async def set_price(self, data: JSONBody[NewPrice], books: Books, gateway: Gateway, by: By) -> PriceRow:
+    async def set_price(self, data: JSONBody[NewPrice], books: Books, gateway: Gateway, by: By) -> PriceView:
         configured = gateway.snapshot.config.model
         if not any(data.model == known.name or fnmatchcase(data.model, known.name) for known in configured):
             raise NotFoundError(f"the config has no model named {data.model!r}", param="model", code="model_not_found")
         fields = data.given()
         model, valid_from = fields.pop("model"), fields.pop("valid_from")
         amounts = {key: amount for key, amount in fields.items() if amount is not None}
-        return await set_price(books, model, price_in_dollars(amounts), valid_from=valid_from, by=by)
+        return _price_view(await set_price(books, model, price_in_dollars(amounts), valid_from=valid_from, by=by))
+
+
+def _price_view(row: PriceRow) -> PriceView:
+    price = row.price
+    return PriceView(
+        model=row.model,
+        valid_from=row.valid_from,
+        source=row.source,
+        input_nanousd_per_mtok=price.input,
+        output_nanousd_per_mtok=price.output,
+        cached_input_nanousd_per_mtok=price.cached_input,
+        cache_write_input_nanousd_per_mtok=price.cache_write_input,
+        reasoning_output_nanousd_per_mtok=price.reasoning_output,
+        nanousd_per_hour=price.hour,
+    )
 
 
 def _moment(name: str, text: str | None) -> datetime | None:

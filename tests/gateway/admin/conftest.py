@@ -42,6 +42,10 @@ provider = "upstream"
 upstream_name = "ok"
 kind = "embedding"
 [[model]]
+name = "guard"
+provider = "upstream"
+kind = "moderation"
+[[model]]
 name = "probe/*"
 provider = "upstream"
 [tier.cheap]

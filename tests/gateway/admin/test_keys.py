@@ -45,7 +45,7 @@ async def test_a_key_names_the_models_of_its_scope_and_no_other(admin: Admin) ->
     assert await models_of(admin, key) == ["auto", "small"]
     assert (await admin.ask("GET", "/v1/models/small", key=key)).status == 200
     assert (await admin.ask("GET", "/v1/models/big", key=key)).status == 404
-    assert await models_of(admin, await admin.key()) == ["auto", "small", "big", "embed"]
+    assert await models_of(admin, await admin.key()) == ["auto", "small", "big", "embed", "guard"]
 
 
 async def test_auto_chooses_among_what_the_key_may_use(admin: Admin) -> None:
