@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from sqlalchemy import MetaData, select
 
 from gateway.api.admin.openapi import document
+from gateway.cli.output import console
 from gateway.cli.root import cli
 from gateway.store.database import Database
 from gateway.tenants.audit import acting, list_acts
@@ -77,9 +78,8 @@ async def test_every_act_by_api_is_noted_once(admin: Admin) -> None:
     assert by_action["tenant.delete"].after is None
     assert len(secrets) == 2
     everything = await dump(admin.house.database)
-    for secret in (*secrets, ADMIN_KEY, "header-secret"):
+    for secret in (*(secret[10:] for secret in secrets), ADMIN_KEY, "header-secret"):
         assert secret not in everything
-        assert secret[10:] not in everything
 
 
 # By command line.
@@ -149,9 +149,11 @@ def test_every_act_by_command_is_noted_once(database_url: str, tmp_path: Path, m
     assert len(secrets) == 2
     for secret in secrets:
         assert secret[10:] not in everything
+    console.cache_clear()  # it has taken the width of an earlier test's terminal
     shown = CliRunner().invoke(cli, ["audit"], env=environment | {"COLUMNS": "80"}).stdout
     assert all(action in shown for *_, action in COMMANDS)
     assert max(map(len, shown.splitlines())) <= 80
+    console.cache_clear()
 
 
 @pytest.mark.anyio
