@@ -1,5 +1,5 @@
-# What a newcomer needs; `make` alone lists it. Outside this folder, only pip's cache and ~/.cache/tollhouse (the compiled
-# kernels) are touched.
+# What a newcomer needs; `make` alone lists it. Outside this folder, only pip's and npm's caches and ~/.cache/tollhouse
+# (the compiled kernels) are touched.
 
 PYTHON ?= python3
 # Where else to look for torch, such as https://download.pytorch.org/whl/cpu (a tenth of the size without a GPU).
@@ -19,11 +19,11 @@ BIN := .venv/bin
 TORCH := $(BIN)/python -m pip install -q $(PIP_ARGS) $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -c constraints.txt torch
 INSTALL := $(BIN)/python -m pip install -q $(PIP_ARGS) -c constraints.txt
 
-.PHONY: help serve test check bench soak format clean
+.PHONY: help serve test test-system check bench soak format clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | while IFS="$$(printf '\t')" read -r name text; do printf '  make %-8s %s\n' "$$name" "$$text"; done
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | while IFS="$$(printf '\t')" read -r name text; do printf '  make %-11s %s\n' "$$name" "$$text"; done
 
 serve: .venv/.installed-$(EXTRAS) ## install what is missing, pull the models, run the gateway on port 8400
 	@$(BIN)/tollhouse init --config $(CONFIG)
@@ -31,6 +31,9 @@ serve: .venv/.installed-$(EXTRAS) ## install what is missing, pull the models, r
 
 test: .venv/.installed-dev ## run the tests (ARGS="-k name" for some of them)
 	@$(BIN)/python -m pytest -m "not system" $(ARGS)
+
+test-system: .venv/.installed-dev tests/clients/python/.venv/.installed tests/clients/node/node_modules/.installed ## more tests: other people's clients (needs Node 20 and npm)
+	@$(BIN)/python -m pytest -m system $(ARGS)
 
 check: .venv/.installed-dev ## ruff, mypy and the rules of who may import whom
 	@$(BIN)/ruff check .
@@ -53,7 +56,7 @@ format: .venv/.installed-dev ## let ruff put the code into shape
 	@$(BIN)/ruff check -q --fix .
 
 clean: ## remove the environment and caches; the state in .tollhouse stays
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache *.egg-info
+	rm -rf .venv tests/clients/python/.venv tests/clients/node/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache *.egg-info
 
 .venv/.created:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Tollhouse needs Python 3.11 or newer: make PYTHON=python3.11 ...")'
@@ -64,4 +67,14 @@ clean: ## remove the environment and caches; the state in .tollhouse stays
 	@echo "installing the dependencies into .venv; the first time takes some minutes" >&2
 	@$(TORCH)
 	@$(INSTALL) -e '.[$*]'
+	@touch $@
+
+# The clients of make test-system: environments of their own, since they pin what ours has in other versions.
+tests/clients/python/.venv/.installed: tests/clients/python/requirements.txt
+	@$(PYTHON) -m venv $(@D)
+	@$(@D)/bin/python -m pip install -q $(PIP_ARGS) -r $<
+	@touch $@
+
+tests/clients/node/node_modules/.installed: tests/clients/node/package-lock.json
+	@cd $(dir $<) && npm ci --silent --no-fund --no-audit
 	@touch $@

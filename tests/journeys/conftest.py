@@ -7,8 +7,8 @@ import openai
 import pytest
 
 from tests.faults.anthropic_behaviours import CLAUDES
+from tests.faults.good_behaviour import GOOD
 from tests.faults.misbehaving import MisbehavingUpstream
-from tests.faults.misbehaviours import SCRIPTS
 from tests.support.server import Gateway
 
 CONFIG = """
@@ -101,7 +101,7 @@ tasks = ["code", "maths"]
 
 @pytest.fixture(scope="session")
 def upstream() -> Iterator[MisbehavingUpstream]:
-    server = MisbehavingUpstream(SCRIPTS | CLAUDES)
+    server = MisbehavingUpstream(GOOD | CLAUDES)
     server.start()
     yield server
     server.stop()
