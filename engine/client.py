@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from engine.engine import Engine, Output
@@ -83,10 +83,14 @@ class EngineClient:
         """How the model is told of tools, and how it calls them. Raises TemplateError."""
         return self._started().tool_format
 
-    async def generate(self, request: GenerationRequest) -> AsyncIterator[Delta]:
+    async def generate(
+        self, request: GenerationRequest, on_compute: Callable[[int], object] | None = None
+    ) -> AsyncIterator[Delta]:
         """The deltas of all the request's answers, each with its `index`.
 
-        Closing the generator, or cancelling its task, frees the request's blocks within a step.
+        Closing the generator, or cancelling its task, frees the request's blocks within a step. `on_compute` is told
+        what share of the engine's time the request has taken since the last call, in nanoseconds: before each delta,
+        and at the end, however it comes. The times of all requests add up to that of the steps.
 
         Raises InvalidRequest, PromptTooLong, EngineOverloaded before the first delta; StepFailed and EngineStopped at
         any time.
@@ -98,10 +102,19 @@ class EngineClient:
             engine.prepare(request) if request.grammar is None else await asyncio.to_thread(engine.prepare, request)
         )
         stream = self._streams[prepared] = _Stream()
+        told_ns = 0
+
+        def tell() -> None:
+            nonlocal told_ns
+            new_ns, told_ns = prepared.compute_ns - told_ns, prepared.compute_ns
+            if on_compute is not None and new_ns:
+                on_compute(new_ns)
+
         try:
             stepper.submit(prepared)
             while True:
                 output = await stream.outputs.get()
+                tell()
                 if output.error is not None:
                     raise output.error
                 assert output.delta is not None
@@ -111,6 +124,7 @@ class EngineClient:
         finally:
             self._streams.pop(prepared, None)
             stepper.abort(prepared)
+            tell()
 
     def stats(self) -> EngineStats:
         return self._started().stats()

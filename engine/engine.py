@@ -7,6 +7,7 @@
 ...         print(output.delta.text, end="")
 """
 
+import time
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -131,9 +132,13 @@ class Engine:
             self._release(choice, "abort")
 
     def step(self) -> list[Output]:
-        """Run one batch. Raises StepFailed if the runner fails: `fail_running` then clears the way for the others."""
+        """Run one batch, and share its time among the requests by the tokens that each had in it.
+
+        Raises StepFailed if the runner fails: `fail_running` then clears the way for the others."""
         plan = self.scheduler.schedule()
+        started_ns = time.perf_counter_ns()
         result = self._run(plan)
+        _share(time.perf_counter_ns() - started_ns, plan)
         return self._postprocess(plan, result)
 
     def fail_running(self, error: StepFailed) -> list[Output]:
@@ -257,6 +262,12 @@ class Engine:
     def _release(self, request: Request, reason: FinishReason) -> None:
         if self._answers.pop(request, None) is not None:
             self.scheduler.release(request, reason)
+
+
+def _share(elapsed_ns: int, plan: StepPlan) -> None:
+    num_tokens = plan.num_tokens
+    for planned in plan.sequences:
+        planned.request.first_choice.compute_ns += elapsed_ns * planned.num_tokens // num_tokens
 
 
 def _or_raise(outcome: Outcome | EngineError) -> Outcome:

@@ -58,6 +58,7 @@ class Request:
     shows_logprobs: bool = False  # False when they are taken only to tell which choices are the best
     matcher: TokenMatcher | None = None
     num_preemptions: int = 0
+    compute_ns: int = 0  # its share of the steps so far, and in the first choice those of the others
     max_length: int = 0  # prompt and answer together may not grow beyond this
     max_blocks: int = 0  # that many tokens take so many blocks
 

@@ -14,10 +14,9 @@ from gateway.ledger.savings import Savings, compare
 from gateway.passage import Passage
 from gateway.telemetry.log import log_request
 from gateway.telemetry.metrics import Metrics
+from gateway.wire.inference import GENERATING
 from gateway.wire.usage import Usage
 from semcache.types import StoredAnswer
-
-NOTHING = Usage()
 
 
 class Bookkeeper:
@@ -59,8 +58,8 @@ class Bookkeeper:
         if attempt.provider in self.local and 400 <= (attempt.http_status or 0) < 500:
             passage.num_attempts -= 1
             return
-        if attempt.usage == NOTHING and _may_have_run(attempt):
-            least = Usage(prompt_tokens=prompt_tokens(passage.inference), estimated=True)
+        if not attempt.usage.total_tokens and _may_have_run(attempt):
+            least = replace(attempt.usage, prompt_tokens=prompt_tokens(passage.inference), estimated=True)
             attempt = replace(attempt, usage=least)
         cost = self._prices.cost_nanousd(attempt.model, attempt.usage, provider=attempt.provider)
         if passage.batch is not None:
@@ -69,7 +68,9 @@ class Bookkeeper:
 
     def correct(self, passage: Passage, usage: Usage) -> None:
         """Puts an estimate where the last attempt's backend reported no usage."""
-        self.attempt_closed(passage, replace(passage.attempts.pop(), usage=usage))
+        attempt = passage.attempts.pop()
+        usage = replace(usage, compute_us=attempt.usage.compute_us)
+        self.attempt_closed(passage, replace(attempt, usage=usage))
 
     def settle(
         self, passage: Passage, *, status: Status = "ok", http_status: int = 200, error_code: str | None = None
@@ -96,7 +97,11 @@ class Bookkeeper:
 
     def _hit(self, passage: Passage, answer: StoredAnswer) -> RequestRecord:
         """A hit uses no tokens and no dollars; it reports the stored answer's."""
-        usage = Usage(prompt_tokens=answer.prompt_tokens, completion_tokens=answer.completion_tokens)
+        usage = Usage(
+            prompt_tokens=answer.prompt_tokens,
+            completion_tokens=answer.completion_tokens,
+            compute_us=answer.compute_us,
+        )
         savings = self._compare(passage, answer.model, usage, hit=True)
         return replace(
             passage.opening(),
@@ -130,9 +135,9 @@ class Bookkeeper:
         )
 
     def _compare(self, passage: Passage, model: str, usage: Usage, *, hit: bool) -> Savings:
-        """Chat is compared with the tenant's baseline model; an embedding has no alternative to compare with."""
+        """What generates text is compared with the tenant's baseline model; all else has no alternative."""
         baseline = passage.principal.tenant.baseline_model or self.baseline_model
-        if passage.inference.endpoint == "embeddings":
+        if passage.inference.endpoint not in GENERATING:
             baseline = ""
         savings = compare(self._prices, model=model, usage=usage, baseline_model=baseline or None, hit=hit)
         return savings if passage.batch is None else savings.scaled(passage.batch.of)

@@ -178,13 +178,14 @@ class ProviderConfig(_Section, frozen=True):
 
 
 class PricesConfig(_Section, frozen=True):
-    """Of tokens. None is free, or as the whole of which it is a part."""
+    """Of tokens, where None is free, or as the whole of which it is a part; or of an engine's time."""
 
     input_usd_per_mtok: Price | None = None
     output_usd_per_mtok: Price | None = None
     cached_input_usd_per_mtok: Price | None = None
     cache_write_input_usd_per_mtok: Price | None = None
     reasoning_output_usd_per_mtok: Price | None = None
+    usd_per_hour: Price | None = None
 
     @property
     def prices(self) -> dict[str, float]:

@@ -13,6 +13,7 @@ def check_references(config: Config) -> None:
     faults = [
         *_names(config),
         *_models(config),
+        *_prices(config),
         *_tiers(config),
         *_baseline(config),
         *_proxies(config),
@@ -70,6 +71,19 @@ def _deployments(config: Config, where: str, model: ModelConfig) -> Iterator[str
             yield f"{here}: the deployments at {place.server!r} have one price; use a provider for each"
         if (place.server, place.upstream_name) in {(p.server, p.upstream_name) for p in model.deployments[:index]}:
             yield f"{here}: the same as one before it; give one of them a larger weight"
+
+
+def _prices(config: Config) -> Iterator[str]:
+    for index, model in enumerate(config.model):
+        where = f"model[{index}] ({model.name})"
+        places = {f"{where}.deployments[{number}]": place for number, place in enumerate(model.deployments)}
+        for here, priced in {where: model, **places}.items():
+            if priced.usd_per_hour is not None and len(priced.prices) > 1:
+                yield f"{here}: give prices of tokens or usd_per_hour, not both"
+        for here, place in (places or {where: model.places[0]}).items():
+            hour = place.usd_per_hour if place.prices else model.usd_per_hour
+            if hour is not None and place.engine in ("", EMBEDDER):
+                yield f"{here}: only the time of an [[engine]] is measured, so only that has a usd_per_hour"
 
 
 def _server(config: Config, where: str, place: DeploymentConfig) -> Iterator[str]:

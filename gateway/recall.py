@@ -90,6 +90,7 @@ async def keep(passage: Passage, house: House, body: bytes, record: RequestRecor
         tier=record.tier or "",
         prompt_tokens=record.usage.prompt_tokens,
         completion_tokens=record.usage.completion_tokens,
+        compute_us=record.usage.compute_us,
         created_at=time.time(),
     )
     try:

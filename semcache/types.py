@@ -49,6 +49,7 @@ class StoredAnswer(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     prompt_tokens: int
     completion_tokens: int
     created_at: float  # seconds since the epoch
+    compute_us: int = 0  # of an engine of one's own
 
 
 class Lookup(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -82,9 +82,7 @@ class PriceBook:
         self._config_order = [model.name for model in models]
         of_models = [(model.name, price_in_dollars(model.prices)) for model in models]
         of_places = [
-            (place_name(m.name, own.server), price_in_dollars(m.prices | own.prices))
-            for m in models
-            for own in _priced(m)
+            (place_name(m.name, own.server), price_in_dollars(_together(m, own))) for m in models for own in _priced(m)
         ]
         changed = await seed_prices(self._database, [*of_models, *of_places])
         self._places = frozenset(name for name, _ in of_places)
@@ -150,6 +148,7 @@ def price_in_dollars(dollars: Mapping[str, Dollars]) -> Price:
         cached_input=known.get("cached_input", known.get("input", 0)),
         cache_write_input=known.get("cache_write_input"),
         reasoning_output=known.get("reasoning_output"),
+        hour=known.get("usd_per_hour"),
     )
 
 
@@ -161,3 +160,9 @@ def to_nanousd(dollars: Dollars) -> int:
 def _priced(model: ModelConfig) -> list[DeploymentConfig]:
     """One deployment of each provider that has prices of its own."""
     return list({place.server: place for place in model.deployments if place.prices}.values())
+
+
+def _together(model: ModelConfig, own: DeploymentConfig) -> dict[str, float]:
+    """A deployment's own prices, and the model's where it has none of that kind."""
+    by_hour, by_token = own.usd_per_hour is not None, model.usd_per_hour is None
+    return own.prices if by_hour == by_token else model.prices | own.prices

@@ -39,11 +39,14 @@ class Savings(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 def compare(
     prices: PriceBook, *, model: str, usage: Usage, baseline_model: str | None, hit: bool, at: float | None = None
 ) -> Savings:
-    """`model` gave the answer, now or when it was stored. A baseline without a price is no baseline."""
+    """`model` gave the answer, now or when it was stored.
+
+    A baseline without a price is no baseline, nor is one paid by the hour: nobody knows how long it would have taken.
+    """
     serving = prices.cost_nanousd(model, usage, at)
     cached = serving if hit else 0
     baseline = prices.price(baseline_model, at) if baseline_model else None
-    if baseline is None or not baseline.known:
+    if baseline is None or not baseline.known or baseline.hour is not None:
         return Savings(serving_cost_nanousd=serving, saved_by_cache_nanousd=cached)
     would_cost = baseline.cost_nanousd(usage)
     return Savings(

@@ -12,7 +12,7 @@ from gateway.ids import new_id
 from gateway.ledger.records import AttemptRecord, Status
 from gateway.upstream.deployment import AttemptObserver, Deployment, Served, milliseconds_since
 from gateway.upstream.errors import ProtocolFailure, UpstreamFailure
-from gateway.upstream.types import Outbound, Reply
+from gateway.upstream.types import Dispatch, Outbound, Reply
 from gateway.upstream.verdict import Failed, failure, judge
 from gateway.wire.usage import Usage
 
@@ -30,6 +30,7 @@ class Caller:
         self._limit = limit
         self._attempts: list[AttemptRecord] = []  # closed, but for the stream that is served
         self._last: Deployment | None = None
+        self._dispatch = Dispatch()  # of the last one
         self._faults: list[str] = []
 
     def summary(self) -> str:
@@ -48,7 +49,7 @@ class Caller:
         except BaseException:
             deployment.breaker.abandon()  # it may have been the probe
             raise
-        self._last = deployment
+        self._last, self._dispatch = deployment, outbound.dispatch
         deployment.load.outstanding += 1
         started_ns = time.perf_counter_ns()
         reply: Reply | None = None
@@ -115,7 +116,7 @@ class Caller:
             status=status,
             http_status=http_status,
             error_code=error_code,
-            usage=usage or record.usage,
+            usage=self._dispatch.metered(usage or record.usage),
             latency_ms=milliseconds_since(started_ns),
         )
         self._attempts.append(record)
@@ -140,7 +141,7 @@ class Caller:
             record = self._close(
                 deployment, record, started_ns, "error", http_status=status, error_code=f"http_{status}"
             )
-        return Served(reply, deployment, record, tuple(self._attempts), started_ns, first_events)
+        return Served(reply, deployment, record, tuple(self._attempts), started_ns, first_events, self._dispatch)
 
     def _fail(
         self, deployment: Deployment, record: AttemptRecord, started_ns: int, failed: Failed, *, stream: bool

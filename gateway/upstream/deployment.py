@@ -10,7 +10,7 @@ import msgspec
 from gateway.ledger.records import AttemptRecord, Status
 from gateway.upstream.breaker import Breaker
 from gateway.upstream.load import Load
-from gateway.upstream.types import Backend, Reply
+from gateway.upstream.types import Backend, Dispatch, Reply
 from gateway.wire.usage import Usage
 
 
@@ -49,6 +49,7 @@ class Served:
     attempts: tuple[AttemptRecord, ...]  # all of the request, this one last
     started_ns: int  # perf_counter_ns at the dispatch of this attempt
     first_events: list[bytes] = field(default_factory=list)
+    dispatch: Dispatch = field(default_factory=Dispatch)
 
     @property
     def is_stream(self) -> bool:
@@ -65,7 +66,7 @@ class Served:
         self.record = msgspec.structs.replace(
             self.record,
             status=status,
-            usage=usage or self.record.usage,
+            usage=self.dispatch.metered(usage or self.record.usage),
             error_code=error_code,
             latency_ms=milliseconds_since(self.started_ns),
         )

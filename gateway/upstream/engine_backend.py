@@ -31,7 +31,8 @@ class EngineBackend:
         """A stream's reply is returned with its first token. Raises ApiError, UpstreamFailure."""
         order = await make_order(self._client, outbound)
         inference = outbound.inference
-        sequences = Sequences([self._client.generate(request) for request in order.requests], self._at_once(inference))
+        answers = [self._client.generate(request, outbound.dispatch.add_compute) for request in order.requests]
+        sequences = Sequences(answers, self._at_once(inference))
         running = _Running(sequences, inference, order)
         try:
             if inference.endpoint == "embeddings":

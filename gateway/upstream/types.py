@@ -8,18 +8,31 @@ from collections.abc import AsyncIterator
 from typing import Protocol, runtime_checkable
 
 import msgspec
+from msgspec.structs import replace
 
 from gateway.upstream.formats import OPENAI, Format
 from gateway.wire.inference import Inference
+from gateway.wire.usage import Usage
 
 
 class Dispatch:
-    """Whether a request has left this process; before that, it has cost nothing. A backend that can tell says so."""
+    """What has become of a request so far, however its call ends; a backend that can tell says so.
 
-    __slots__ = ("has_left",)
+    Before it has left this process, it has cost nothing.
+    """
+
+    __slots__ = ("compute_ns", "has_left")
 
     def __init__(self) -> None:
         self.has_left = True
+        self.compute_ns = 0  # of an engine of ours
+
+    def add_compute(self, duration_ns: int) -> None:
+        self.compute_ns += duration_ns
+
+    def metered(self, usage: Usage) -> Usage:
+        """With the time that it took."""
+        return replace(usage, compute_us=round(self.compute_ns / 1000)) if self.compute_ns else usage
 
 
 class Outbound(msgspec.Struct, frozen=True, gc=False, kw_only=True):

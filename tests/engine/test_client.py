@@ -264,3 +264,15 @@ async def test_a_grammar_is_compiled_beside_the_streams() -> None:
         assert "".join(delta.text for delta in await collect(client, params)) in ("yes", "no")
         with pytest.raises(InvalidRequest, match="choices"):
             await collect(client, msgspec.structs.replace(params, grammar=Grammar(kind="choice", source="[]")))
+
+
+async def test_the_time_a_request_took_is_told_even_when_its_caller_leaves() -> None:
+    async with running(ToyRunner(num_blocks=40)) as client:
+        told: list[int] = []
+        async for delta in client.generate(request([1, 2], max_tokens=5), told.append):
+            assert len(told) == delta.num_generated_tokens
+        assert all(part > 0 for part in told)
+        told.clear()
+        async with contextlib.aclosing(client.generate(request([1, 2], max_tokens=1000), told.append)) as answer:
+            await anext(answer)
+        assert sum(told) > 0

@@ -1,6 +1,8 @@
 """Requests through the whole engine: prefix hits, aborts, ends, refusals, failures, and what comes beside the text."""
 
+import itertools
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -504,3 +506,25 @@ def test_a_bad_grammar_is_refused_alone() -> None:
         engine.add_request(with_grammar("(unclosed"))
     assert caught.value.param == "grammar"
     assert tokens(ask(engine, [3], max_tokens=4)) == answer_alone([3], 4)
+
+
+def test_the_time_of_a_step_is_shared_by_the_tokens_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = itertools.count(step=1000)
+    monkeypatch.setattr("engine.engine.time", SimpleNamespace(perf_counter_ns=lambda: next(clock)))  # a step takes 1 µs
+    engine = make(ToyRunner(num_blocks=64), prefix_caching=False)
+    long = add(engine, list(range(30)), "long", max_tokens=4, ignore_eos=True)
+    short = add(engine, list(range(10)), "short", max_tokens=4, ignore_eos=True)
+    engine.step()
+    assert (long.compute_ns, short.compute_ns) == (750, 250)
+    drain(engine)
+    assert (long.compute_ns, short.compute_ns) == (750 + 3 * 500, 250 + 3 * 500)
+
+
+def test_the_time_of_all_choices_is_the_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = itertools.count(step=1000)
+    monkeypatch.setattr("engine.engine.time", SimpleNamespace(perf_counter_ns=lambda: next(clock)))
+    engine = make(ToyRunner(num_blocks=64))
+    params = SamplingParams(temperature=1.0, max_tokens=5, ignore_eos=True, seed=1)
+    first = engine.add_request(GenerationRequest(request_id="r", prompt_token_ids=[1, 2, 3], n=3, sampling=params))
+    drain(engine)
+    assert 1000 * engine.stats().steps_total - first.compute_ns < 3 * engine.stats().steps_total  # but for fractions

@@ -174,6 +174,41 @@ def test_what_could_not_work_is_refused_beforehand(line: str) -> None:
     assert "sk-a-key" not in faults(MODEL + line)[0]
 
 
+def test_time_is_paid_for_where_it_is_measured_and_then_alone() -> None:
+    text = """
+    [[engine]]
+    name = "local"
+    model = "m"
+    [[provider]]
+    name = "far"
+    base_url = "http://127.0.0.1:9/v1"
+    [[model]]
+    name = "both"
+    engine = "local"
+    usd_per_hour = 1
+    input_usd_per_mtok = 1
+    [[model]]
+    name = "elsewhere"
+    provider = "far"
+    usd_per_hour = 1
+    [[model]]
+    name = "spread"
+    usd_per_hour = 1
+    deployments = [{ engine = "local" }, { provider = "far" }, { provider = "far", upstream_name = "x" }]
+    [[model]]
+    name = "good"
+    input_usd_per_mtok = 1
+    deployments = [{ engine = "local", usd_per_hour = 1 }, { provider = "far" }]
+    """
+    nowhere = "only the time of an [[engine]] is measured, so only that has a usd_per_hour"
+    assert faults(text) == [
+        "model[0] (both): give prices of tokens or usd_per_hour, not both",
+        f"model[1] (elsewhere): {nowhere}",
+        f"model[2] (spread).deployments[1]: {nowhere}",
+        f"model[2] (spread).deployments[2]: {nowhere}",
+    ]
+
+
 def test_deployments_must_make_sense() -> None:
     text = """
     [[provider]]

@@ -121,6 +121,26 @@ def test_cache_writes_and_thoughts_have_prices_of_their_own() -> None:
     assert plain.cost_nanousd(usage) == 500 * 3000 + 500 * 300 + 200 * 15_000  # as the rest of prompt and answer
 
 
+def test_an_engines_time_is_paid_by_the_microsecond() -> None:
+    price = Price(hour=to_nanousd("3.6"))  # a thousandth of a dollar a second
+    usage = Usage(prompt_tokens=1000, completion_tokens=1000, compute_us=2_500_001)
+    assert price.cost_nanousd(usage) == to_nanousd("0.0025") + 1
+    assert price.cost_nanousd(Usage(prompt_tokens=1000)) == 0
+
+
+@pytest.mark.anyio
+async def test_a_place_paid_by_the_hour_stands_beside_one_paid_by_the_token(database: Database) -> None:
+    places = (DeploymentConfig(engine="local", usd_per_hour=3.6), DeploymentConfig(provider="far"))
+    book = PriceBook(database)
+    await book.start([ModelConfig(name="m", deployments=places, input_usd_per_mtok=1.0)])
+    usage = Usage(prompt_tokens=1_000_000, compute_us=1_000_000)
+    costs = {name: book.cost_nanousd("m", usage, provider=name) for name in ("local", "far")}
+    assert costs == {"local": 1_000_000, "far": 10**9}
+    found = compare(book, model="m", usage=usage, baseline_model="m@local", hit=False)
+    assert found.baseline_model is None  # how long it would have taken there, nobody knows
+    await book.aclose()
+
+
 def test_counts_that_make_no_sense_cost_no_less_than_nothing() -> None:
     price = Price(input=10**9, output=10**9, cached_input=10**8)
     assert price.cost_nanousd(Usage(prompt_tokens=-5, completion_tokens=-5, cached_tokens=-5)) == 0
