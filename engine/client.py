@@ -57,9 +57,9 @@ class EngineClient:
         """Answers that may run or wait at a time, those of all requests together."""
         return self._started().max_choices
 
-    def encode(self, text: str) -> list[int]:
-        """Token ids of a prompt, with a BOS token if the model wants one."""
-        return self._started().tokenizer.encode(text)
+    def encode(self, text: str, *, add_bos: bool | None = None) -> list[int]:
+        """Token ids of a prompt, with a BOS token if the model wants one; or as `add_bos` says."""
+        return self._started().tokenizer.encode(text, add_bos)
 
     def decode(self, token_ids: list[int]) -> str:
         return self._started().tokenizer.decode(token_ids)

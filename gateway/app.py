@@ -30,6 +30,7 @@ from gateway.api.responses import (
     list_input_items,
     retrieve_response,
 )
+from gateway.api.tokens import detokenize_tokens, tokenize_text
 from gateway.batches.worker import Worker
 from gateway.build import apply, open_house
 from gateway.heartbeat import Heartbeat
@@ -57,6 +58,8 @@ HANDLERS = [
     transcriptions,
     translations,
     images,
+    tokenize_text,
+    detokenize_tokens,
     create_file,
     list_files,
     retrieve_file,

@@ -77,6 +77,11 @@ class Catalog:
             raise NotFoundError(message, param="model", code="model_not_found")
         return model
 
+    def kind(self, name: str) -> ModelKind:
+        """What a model is for; that of a name that nobody serves is a chat model's."""
+        model = self._find(name)
+        return model.kind if model is not None else "chat"
+
     def default(self, kind: ModelKind) -> str:
         """The model of a request that need not name one: the first of its kind that can be used.
 

@@ -29,7 +29,7 @@ log = logging.getLogger("tollhouse.batches")
 class Worker:
     """`start` before use, `aclose` after."""
 
-    def __init__(self, house: House, pipeline: Pipeline, *, lease_s: float = 30.0) -> None:
+    def __init__(self, house: House, pipeline: Pipeline, *, lease_s: float = 10.0) -> None:
         self._house = house
         self._owner = new_id()
         self._lease_s = lease_s
@@ -47,6 +47,8 @@ class Worker:
 
     async def aclose(self) -> None:
         """What is under way is cut off and goes back: it runs again elsewhere, or here at the next start."""
+        for id in self._runs:
+            log.info("%s is put back", id)
         for task in (self._looking, *self._tasks.values()):
             if task is not None:
                 task.cancel()

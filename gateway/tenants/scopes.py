@@ -27,6 +27,7 @@ ENDPOINTS = (
     "files",
     "batches",
     "tokenize",
+    "detokenize",
     "dashboard",  # the tenant's own books, at /dashboard/data
 )
 MAX_ENTRIES = 200  # in one list

@@ -1,5 +1,6 @@
 """The bundled engine as a backend: OpenAI's requests in, OpenAI's JSON out, no network between. Imports no torch."""
 
+import asyncio
 import struct
 from collections.abc import AsyncIterator
 
@@ -12,6 +13,7 @@ from gateway.upstream.engine_request import Order, make_order, translate
 from gateway.upstream.errors import UpstreamFailure
 from gateway.upstream.sequences import Sequences
 from gateway.upstream.types import Outbound, Reply
+from gateway.wire.body import invalid
 from gateway.wire.inference import Inference
 from gateway.wire.responses import embeddings_list
 from gateway.wire.sse import DONE
@@ -21,7 +23,7 @@ RETRY_AFTER_S = 1  # a full queue drains quickly, or not at all
 
 
 class EngineBackend:
-    """Implements `gateway.upstream.types.Backend` for all endpoints. Owns `client`, which has started."""
+    """Implements `Backend`, `CountsTokens` and `Tokenizes` of `gateway.upstream.types`. Owns its started `client`."""
 
     def __init__(self, name: str, client: EngineClient) -> None:
         self.name = name
@@ -53,6 +55,28 @@ class EngineBackend:
     async def count_tokens(self, outbound: Outbound) -> int:
         order = await make_order(self._client, outbound)
         return sum(len(request.prompt_token_ids) for request in order.requests)
+
+    @property
+    def max_model_len(self) -> int:
+        return self._client.info.context_length
+
+    async def tokenize(self, outbound: Outbound, *, special: bool) -> list[int]:
+        inference = outbound.inference
+        (prompt,) = inference.prompts or ("",)
+        if not special and inference.endpoint == "completions" and isinstance(prompt, str):
+            return await asyncio.to_thread(self._client.encode, prompt, add_bos=False)
+        order = await make_order(self._client, outbound)
+        return order.requests[0].prompt_token_ids
+
+    async def detokenize(self, token_ids: list[int]) -> str:
+        size = self._client.info.vocab_size
+        if any(token >= size for token in token_ids):
+            raise invalid("tokens", f"the model has tokens from 0 to {size - 1}")
+        return await asyncio.to_thread(self._client.decode, token_ids)
+
+    def token_text(self, token_id: int) -> str:
+        name = self._client.token_name(token_id)
+        return name or self._client.bytes_after(None, token_id).decode("utf-8", "replace")
 
     async def aclose(self) -> None:
         await self._client.aclose()

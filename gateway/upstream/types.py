@@ -116,3 +116,19 @@ class CountsTokens(Protocol):
     """A backend that can say how many tokens a chat's prompt has. Raises as `send` does."""
 
     async def count_tokens(self, outbound: Outbound) -> int: ...
+
+
+@runtime_checkable
+class Tokenizes(Protocol):
+    """A backend that can tell the tokens themselves."""
+
+    @property
+    def max_model_len(self) -> int: ...
+
+    async def tokenize(self, outbound: Outbound, *, special: bool) -> list[int]:
+        """Of a chat's prompt or of one text; `special`: with what the model wants in front of it. Raises as `send`."""
+
+    async def detokenize(self, token_ids: list[int]) -> str:
+        """Raises InvalidRequestError for tokens that do not exist."""
+
+    def token_text(self, token_id: int) -> str: ...
