@@ -26,6 +26,7 @@ BACKGROUND = 1  # the priority of service_tier "flex": after everybody who did n
 MAX_CHOICES = 1_024
 
 _UNSUPPORTED_CAPABILITIES = {"images": "messages", "audio": "messages", "files": "messages"}
+_UNSUPPORTED_FIELDS = ("suffix", "web_search_options", "moderation")  # each asks for something to be done
 _SAMPLING_FIELDS = (  # that have the same name, meaning and default in the engine
     "min_p",
     "repetition_penalty",
@@ -81,8 +82,9 @@ def check_supported(inference: Inference) -> None:
     refuse_lost(inference)
     for capability in sorted(inference.needs & _UNSUPPORTED_CAPABILITIES.keys()):
         raise unsupported(f"the capability '{capability}'", _UNSUPPORTED_CAPABILITIES[capability])
-    if field(inference, "suffix"):
-        raise unsupported("'suffix'", "suffix")
+    for name in _UNSUPPORTED_FIELDS:
+        if field(inference, name) not in (None, ""):
+            raise unsupported(f"'{name}'", name)
     num_choices = len(inference.prompts or ("",)) * max(inference.n, inference.best_of or 0)
     if num_choices > MAX_CHOICES and inference.endpoint != "embeddings":
         message = f"The bundled engine gives at most {MAX_CHOICES} answers to one request, not {num_choices}."

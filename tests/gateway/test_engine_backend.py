@@ -256,6 +256,8 @@ async def test_a_prompt_may_be_empty(backend: EngineBackend, prompt: str | None)
         ),
         ({"modalities": ["audio"]}, "messages", "audio"),
         ({"functions": [{"name": "f"}]}, "functions", "functions"),
+        ({"web_search_options": {}}, "web_search_options", "web_search_options"),
+        ({"moderation": {"model": "omni-moderation-latest"}}, "moderation", "moderation"),
         ({"tools": [{"type": "custom", "custom": {"name": "f"}}]}, "tools", "custom"),
         ({"messages": [{"role": "function", "name": "f", "content": "1"}]}, "messages", "role 'function'"),
     ],
