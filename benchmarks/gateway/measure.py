@@ -12,12 +12,14 @@ from benchmarks.gateway.processes import HERE, cpu_seconds, memory_mib, pinned
 
 @dataclass(frozen=True)
 class Case:
-    """A closed loop: each of `concurrency` connections sends its next request when the last answer is complete."""
+    """A closed loop, by default: each of `concurrency` connections sends its next request when the last answer is
+    complete."""
 
     label: str
     body: str
     concurrency: int
-    distinct: int = 0  # prompts before they repeat; 0: never, 1: always the same
+    distinct: int = 0  # prompts before they repeat; 0: never, in no run of all, 1: always the same
+    rate: float = 0.0  # an open loop instead: so many requests a second
 
 
 CASES = (
@@ -25,6 +27,7 @@ CASES = (
     Case("chat c=32", "chat.json", 32),
     Case("stream c=1", "chat_stream.json", 1),
     Case("stream c=32", "chat_stream.json", 32),
+    Case("chat 200/s", "chat.json", 32, rate=200.0),
 )
 HIT = Case("exact hit c=1", "chat.json", 1, distinct=1)
 
@@ -51,6 +54,30 @@ class Series:
 
 
 Results = dict[tuple[str, str], Series]  # by contestant and case
+PROMPTS_A_RUN = 10_000_000
+
+
+class Runs:
+    """The load generator, again and again. No run repeats another's prompts: a gateway's cache would answer those."""
+
+    def __init__(self, loadgen: Path, core: int) -> None:
+        self._loadgen = loadgen
+        self._core = core
+        self._num_runs = 0
+
+    def load(self, contestant: Contestant, case: Case, seconds: float, warmup: float) -> dict[str, Any]:
+        self._num_runs += 1
+        first = 0 if case.distinct else self._num_runs * PROMPTS_A_RUN
+        command = [
+            str(self._loadgen), "--url", contestant.url, "--body", str(HERE / "bodies" / case.body),
+            "--concurrency", str(case.concurrency), "--distinct", str(case.distinct), "--from", str(first),
+            "--seconds", str(seconds), "--warmup", str(warmup), "--rate", str(case.rate),
+        ]  # fmt: skip
+        for header in contestant.headers:
+            command += ["--header", header]
+        done = subprocess.run(pinned(self._core, command), capture_output=True, text=True, check=True)
+        result: dict[str, Any] = json.loads(done.stdout)
+        return result
 
 
 def run_rounds(
@@ -58,6 +85,7 @@ def run_rounds(
 ) -> Results:
     """All contestants in turn within each round, so that whatever else the machine does meets them all alike."""
     results: Results = {}
+    runs = Runs(loadgen, core)
     for number in range(rounds):
         order = contestants if number % 2 == 0 else contestants[::-1]
         for case in (*CASES, HIT):
@@ -66,28 +94,13 @@ def run_rounds(
                     continue
                 series = results.setdefault((contestant.name, case.label), Series())
                 before = cpu_seconds(contestant.pid) if contestant.pid else 0.0
-                _record(series, _load(contestant, case, loadgen, seconds, warmup, core))
+                _record(series, runs.load(contestant, case, seconds, warmup))
                 if contestant.pid:
                     used = cpu_seconds(contestant.pid) - before
                     series.cpu_us.append(1e6 * used / max(1.0, series.rps[-1] * (seconds + warmup)))
                     series.rss_mib = memory_mib(contestant.pid)
                 print(f"round {number + 1}  {case.label:14} {contestant.name:20} {series.rps[-1]:9.0f}/s", flush=True)
     return results
-
-
-def _load(
-    contestant: Contestant, case: Case, loadgen: Path, seconds: float, warmup: float, core: int
-) -> dict[str, Any]:
-    command = [
-        str(loadgen), "--url", contestant.url, "--body", str(HERE / "bodies" / case.body),
-        "--concurrency", str(case.concurrency), "--distinct", str(case.distinct),
-        "--seconds", str(seconds), "--warmup", str(warmup),
-    ]  # fmt: skip
-    for header in contestant.headers:
-        command += ["--header", header]
-    done = subprocess.run(pinned(core, command), capture_output=True, text=True, check=True)
-    result: dict[str, Any] = json.loads(done.stdout)
-    return result
 
 
 def _record(series: Series, result: dict[str, Any]) -> None:
