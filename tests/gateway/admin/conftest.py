@@ -79,13 +79,13 @@ class Admin:
     """`await admin("POST", "/admin/tenants", {...})`, with the admin key unless told otherwise."""
 
     def __init__(self, app: Any, config: Path) -> None:
-        self._app = app
+        self.app = app
         self.config = config
         self.acme = ""
 
     @property
     def house(self) -> House:
-        house: House = self._app.state.house
+        house: House = self.app.state.house
         return house
 
     async def ask(
@@ -101,7 +101,7 @@ class Admin:
         sent = [(name.encode(), value.encode() if isinstance(value, str) else value) for name, value in headers or []]
         if key is not None:
             sent.append((b"authorization", f"Bearer {key}".encode()))
-        transport = httpx.ASGITransport(self._app, client=(peer, 1234), raise_app_exceptions=False)
+        transport = httpx.ASGITransport(self.app, client=(peer, 1234), raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as client:
             return Answer(await client.request(method, path, json=body, headers=sent))
 

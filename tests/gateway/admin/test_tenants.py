@@ -1,10 +1,12 @@
 """Tenants and teams by API: made, changed, listed, disabled, deleted."""
 
+import json
 from typing import Any
 
+import httpx
 import pytest
 
-from tests.gateway.admin.conftest import Admin
+from tests.gateway.admin.conftest import ADMIN_KEY, Admin
 
 pytestmark = pytest.mark.anyio
 
@@ -79,3 +81,14 @@ async def test_what_is_wrong_is_named(admin: Admin, method: str, path: str, body
     assert says in refused.error["message"]
     assert await admin("GET", f"/admin/tenants/{admin.acme}") == made
     assert (await admin.ask("GET", "/admin/tenants/b")).status == 404
+
+
+async def test_a_body_is_json_whatever_a_client_calls_it(admin: Admin) -> None:
+    """curl -d says that it is a form, and everybody's first call is with curl."""
+    transport = httpx.ASGITransport(admin.app, client=("127.0.0.1", 1))
+    headers = {"authorization": f"Bearer {ADMIN_KEY}", "content-type": "application/x-www-form-urlencoded"}
+    async with httpx.AsyncClient(transport=transport, base_url="http://gateway", headers=headers) as client:
+        answer = await client.post("/admin/tenants", content=json.dumps({"name": admin.acme}))
+        assert answer.status_code == 201, answer.text
+        refused = await client.post("/admin/tenants", content="name=acme")
+        assert refused.status_code == 400, refused.text
