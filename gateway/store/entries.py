@@ -2,18 +2,13 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
-
-from sqlalchemy import Insert, Table
-from sqlalchemy.dialects import postgresql, sqlite
 
 from gateway.ledger.records import AttemptRecord, DecisionRecord, RequestRecord
+from gateway.store.bulk import Values, insert_new
 from gateway.store.database import Database
 from gateway.store.errors import RowRefused
 from gateway.store.ledger_tables import attempts, decisions, requests
 from gateway.wire.usage import Usage
-
-Values = dict[str, Any]
 
 
 async def insert_entries(database: Database, records: Sequence[RequestRecord]) -> None:
@@ -25,17 +20,9 @@ async def insert_entries(database: Database, records: Sequence[RequestRecord]) -
     except (ValueError, OverflowError, OSError) as error:  # a time that no calendar has
         raise RowRefused(str(error)) from error
     async with database.write() as connection:
-        await connection.execute(_insert_new(requests, database.dialect), request_rows)
-        if attempt_rows:
-            await connection.execute(_insert_new(attempts, database.dialect), attempt_rows)
-        if decision_rows:
-            await connection.execute(_insert_new(decisions, database.dialect), decision_rows)
-
-
-def _insert_new(table: Table, dialect: str) -> Insert:
-    if dialect == "postgresql":
-        return postgresql.insert(table).on_conflict_do_nothing()
-    return sqlite.insert(table).on_conflict_do_nothing()
+        await insert_new(connection, requests, request_rows)
+        await insert_new(connection, attempts, attempt_rows)
+        await insert_new(connection, decisions, decision_rows)
 
 
 def _time(seconds: float) -> datetime:
