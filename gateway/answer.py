@@ -116,6 +116,8 @@ class StreamAnswer:
         async with Departure(receive, self._register) as departure:
             if isinstance(send, Heartbeat):
                 send.on_stuck = departure.stop
+                if self.content_type is not EVENT_STREAM:
+                    send.watch()
             head = stream_head(self.headers, self.content_type)
             await send({"type": "http.response.start", "status": 200, "headers": head})
             async for piece in events:

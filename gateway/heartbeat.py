@@ -47,6 +47,12 @@ class Heartbeat:
         self._latest = self._loop.time()
         self._set_timer()
 
+    def watch(self) -> None:
+        """The answer is a stream of other bytes: nothing is said in it, but who won't read it is reported."""
+        if self._head is None:
+            self._interval_s = 0.0
+            self.begin(list)
+
     def stop(self) -> None:
         """Nothing is said from now on that was not sent. A stream that was opened stays so."""
         if self._timer is not None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 from openai.types import Batch as OpenAIBatch
 
+from gateway.batches.capacity import LOOK_AGAIN_S, IdleCapacity
 from gateway.batches.types import Batch, LeaseLost, Result
 from gateway.batches.worker import Worker
 from gateway.doors import Doors
@@ -18,6 +20,7 @@ from gateway.store.batches import claim_batch, insert_batch, insert_result
 from gateway.tenants.registry import disable_key
 from gateway.tenants.types import Limits, Principal
 from gateway.wire.batches_api import BatchRequest, batch_object, parse_batch
+from tests.conftest import PostgresServer
 from tests.faults.misbehaving import MisbehavingUpstream, Wire
 from tests.faults.misbehaviours import completion
 from tests.support.in_process import CONFIG, Gate
@@ -302,6 +305,64 @@ async def test_other_endpoints(room: Room, worker: Worker) -> None:
     ended = await room.ended(await room.create(respond, endpoint="/v1/responses"))
     (output,) = await room.read(ended.output_file_id)
     assert output["response"]["body"]["output"][0]["content"][0]["text"] == "ok"
+
+
+async def test_a_line_that_is_told_to_come_later_does(room: Room, worker: Worker) -> None:
+    async def busy_at_first(wire: Wire) -> None:
+        if wire.index == 0:
+            await wire.json({"error": {"message": "later"}}, "429 Too Many Requests", {"Retry-After": "1"})
+        else:
+            await wire.json(completion("now"))
+
+    room.gate.upstream.on("busy", busy_at_first)
+    ended = await room.ended(await room.create(line(1, "probe/busy")))
+    assert (ended.num_completed, ended.num_failed) == (1, 0)
+    rows = await room.gate.rows("SELECT http_status FROM requests ORDER BY id")
+    assert [row["http_status"] for row in rows] == [429, 200]
+
+
+async def test_answers_that_come_while_the_database_is_away_are_kept(
+    gate_with: OpenGate, postgres_server: PostgresServer
+) -> None:
+    store = f'[store]\ndatabase_url = "{postgres_server.new_database()}"\n'
+    room = Room(await gate_with(CONFIG.replace("[cache]", f"{store}[cache]")))
+    worker = Worker(room.house, room.gate.pipeline)
+    await worker.start()
+    hold = Hold(room.gate.upstream)
+    batch = await room.create(*(line(number, "probe/held") for number in range(3)))
+    await room.gate.until(lambda: hold.num_asked == 3)
+    postgres_server.stop()
+    hold.let_go()
+    await room.gate.until(lambda: len(room.gate.records) == 3)
+    postgres_server.start()
+    ended = await room.ended(batch)
+    assert (ended.status, ended.num_completed, hold.num_asked) == ("completed", 3, 3)
+    await worker.aclose()
+
+
+async def test_lines_yield_to_requests_that_somebody_waits_for() -> None:
+    inside = 0
+    capacity = IdleCapacity(lambda: 3, lambda: inside)
+    async with AsyncExitStack() as lines, asyncio.timeout(10):
+        for _ in range(3):
+            await lines.enter_async_context(capacity.place())
+        inside = 3  # its own
+        waiting = asyncio.create_task(lines.enter_async_context(capacity.place()))
+        await asyncio.sleep(2 * LOOK_AGAIN_S)
+        assert not waiting.done()
+        waiting.cancel()
+    inside = 100
+    async with asyncio.timeout(10), capacity.place():  # one may always run
+        second = asyncio.create_task(_pass(capacity))
+        await asyncio.sleep(2 * LOOK_AGAIN_S)
+        assert not second.done()
+        inside = 2
+        await second
+
+
+async def _pass(capacity: IdleCapacity) -> None:
+    async with capacity.place():
+        pass
 
 
 async def test_a_lease_is_one_gateways_alone_until_it_runs_out(room: Room) -> None:

@@ -15,6 +15,7 @@ from engine.client import EngineClient
 from engine.types import EngineOptions
 from gateway.errors import ContextLengthExceeded, InvalidRequestError, OverloadedError
 from gateway.upstream.engine_backend import EngineBackend
+from gateway.upstream.engine_request import make_order
 from gateway.upstream.errors import UpstreamFailure
 from gateway.upstream.types import Outbound, Reply
 from gateway.wire.assemble import assemble
@@ -501,3 +502,14 @@ async def test_a_model_without_a_chat_template_says_so() -> None:
         with pytest.raises(InvalidRequestError, match="chat template") as caught:
             await backend.send(chat())
         assert caught.value.param == "messages"
+
+
+@pytest.mark.parametrize(
+    ("outbound", "service_tier", "priority"), [(0, "auto", 0), (0, "flex", 1), (2, "auto", 2), (2, "flex", 2)]
+)
+async def test_who_comes_first(client: EngineClient, outbound: int, service_tier: str, priority: int) -> None:
+    body = {"model": "m", "messages": QUESTION, "service_tier": service_tier}
+    inference = parse_chat(json.dumps(body).encode())
+    wanted = Outbound(request_id="r1", inference=inference, upstream_model="smollm2", priority=outbound)
+    order = await make_order(client, wanted)
+    assert [request.priority for request in order.requests] == [priority]

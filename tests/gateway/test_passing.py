@@ -1,5 +1,6 @@
 """Moderations, audio and images pass through to a provider: their bytes as they are, their books kept all the same."""
 
+import asyncio
 import json
 from functools import partial
 from typing import Any
@@ -156,6 +157,23 @@ async def test_bytes_that_break_off_never_look_whole(audio_gate: Gate) -> None:
     assert line.body == MP3[:1000]
     assert not line.closed
     assert (audio_gate.record.status, audio_gate.record.http_status) == ("error", 502)
+
+
+class Stuck(Line):
+    """Takes the headers, and then nothing."""
+
+    async def send(self, message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.body":
+            await asyncio.Event().wait()
+        await super().send(message)
+
+
+async def test_whoever_does_not_read_is_let_go(audio_gate: Gate) -> None:
+    audio_gate.patience_s = 0.2
+    async with asyncio.timeout(10):
+        line = await audio_gate.ask({"model": "tts/voice", "input": "Hi.", "voice": "alloy"}, SPEECH, line=Stuck())
+    assert not line.closed
+    assert audio_gate.record.status == "cancelled"
 
 
 async def test_whoever_leaves_in_mid_speech_is_booked(audio_gate: Gate) -> None:
