@@ -3,6 +3,7 @@
 What is not complete is not assembled: a cut, failed or unreadable stream gives None.
 """
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,6 +13,12 @@ from gateway.wire.sse import DONE
 
 _SET_ONCE = ("role", "id", "type", "index")  # strings and numbers that are not pieces of anything
 _PER_CHUNK = ("choices", "usage", "object", "obfuscation")
+
+
+_PLAIN = {"index", "delta", "finish_reason", "logprobs"}
+_CONTENT = b'"delta":{"content":"'
+_STRING = re.compile(rb'((?:[^"\\]|\\.)*)"', re.DOTALL)  # behind its first quote
+_PADDING = re.compile(rb',"obfuscation":"[^"\\]*"')  # of random length: OpenAI's, against listeners on the wire
 
 
 class _IncompleteError(Exception):
@@ -43,9 +50,13 @@ def _assemble(payloads: Iterable[bytes], num_choices: int) -> dict[str, Any]:
     head: dict[str, Any] = {}
     choices: dict[int, dict[str, Any]] = {}
     usage: dict[str, Any] | None = None
+    run = _Run()
     for payload in payloads:
         if payload == DONE:
             break
+        if run.goes_on(payload):
+            continue
+        run.end()
         chunk: dict[str, Any] = msgspec.json.decode(payload)
         if chunk.get("error") is not None:
             raise _IncompleteError
@@ -56,6 +67,8 @@ def _assemble(payloads: Iterable[bytes], num_choices: int) -> dict[str, Any]:
             usage = chunk["usage"]  # totals that grow, so the last is the largest
         for delta in chunk.get("choices") or ():
             _add(choices.setdefault(delta.get("index", 0), {}), delta)
+        run.begin(payload, chunk, choices)
+    run.end()
     if len(choices) < num_choices or not all(choice.get("finish_reason") for choice in choices.values()):
         raise _IncompleteError
     is_chat = "message" in next(iter(choices.values()))
@@ -65,6 +78,53 @@ def _assemble(payloads: Iterable[bytes], num_choices: int) -> dict[str, Any]:
     if usage is not None:
         head["usage"] = usage
     return head
+
+
+class _Run:
+    """Chunks that differ from one before them in nothing but a piece of text, as most of a stream's do.
+
+    They need no parsing: all else that they say is known, and their pieces become one string in the end.
+    """
+
+    __slots__ = ("_after", "_before", "_message", "_pieces")
+
+    def __init__(self) -> None:
+        self._before: bytes | None = None  # what a chunk of this run begins with, up to its text; None: no run
+        self._after = b""  # ... and what follows the text
+        self._message: dict[str, Any] = {}
+        self._pieces: list[bytes] = []
+
+    def begin(self, payload: bytes, chunk: dict[str, Any], choices: dict[int, dict[str, Any]]) -> None:
+        """`payload` was the `chunk`, and is a part of the `choices` now."""
+        start = payload.find(_CONTENT) + len(_CONTENT)
+        if payload.count(_CONTENT) != 1 or (text := _STRING.match(payload, start)) is None:
+            return
+        deltas: list[dict[str, Any]] = chunk.get("choices") or []
+        if len(deltas) == 1 and _says_text_alone(delta := deltas[0]):
+            self._before, self._after = payload[:start], _PADDING.sub(b"", payload[text.end() :])
+            self._message = choices[delta.get("index", 0)]["message"]
+
+    def goes_on(self, payload: bytes) -> bool:
+        """Whether it is one more, and taken."""
+        before = self._before
+        if before is None or not payload.startswith(before):
+            return False
+        text = _STRING.match(payload, len(before))
+        if text is None or _PADDING.sub(b"", payload[text.end() :]) != self._after:
+            return False
+        self._pieces.append(text[1])
+        return True
+
+    def end(self) -> None:
+        if self._pieces:
+            _merge(self._message, {"content": msgspec.json.decode(b'"%b"' % b"".join(self._pieces))})
+            self._pieces = []
+        self._before = None
+
+
+def _says_text_alone(delta: dict[str, Any]) -> bool:
+    message = delta.get("delta") or {}
+    return message.keys() == {"content"} and delta.keys() <= _PLAIN and delta.get("logprobs") is None
 
 
 def _add(choice: dict[str, Any], delta: dict[str, Any]) -> None:

@@ -83,7 +83,9 @@ class StreamReader:
         if self._payloads is not None:
             self._payloads.append(payload)
         has_usage = b'"usage"' in payload
-        if has_usage and not self._client_wants_usage:
+        if has_usage and self._client_wants_usage:
+            has_usage = _NULL_USAGE not in payload or payload.count(b'"usage"') > 1
+        elif has_usage:
             start = payload.rfind(_NULL_USAGE)
             # A member of the outermost object, since only plain members and that object's brace follow it.
             if start > 0 and _FLAT_TAIL.match(payload, end := start + len(_NULL_USAGE)):
