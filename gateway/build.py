@@ -19,6 +19,7 @@ from gateway.files.files import Files
 from gateway.house import House, Snapshot
 from gateway.ledger.ledger import Ledger
 from gateway.ledger.prices import PriceBook
+from gateway.ledger.retention import Retention
 from gateway.loading_bar import loading_bars
 from gateway.models.needs import needs_embedder
 from gateway.models.sources import resolve
@@ -97,6 +98,9 @@ async def open_house(config: Config, stack: AsyncExitStack) -> House:
         shares=bool(config.store.redis_url),
         snapshot=_snapshot(config, backends, providers),
     )
+    retention = Retention(database, lambda: house.snapshot.config.store.decisions_ttl_days)
+    stack.push_async_callback(retention.aclose)
+    retention.start()
     metrics.watch(deployment_metrics(lambda: house.snapshot.catalog.deployments(of_globs=False)))
     backends.adopt(providers)
     outbox.start()

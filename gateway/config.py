@@ -60,6 +60,7 @@ class StoreConfig(_Section, frozen=True):
     database_url: DatabaseUrl = ""  # "": SQLite in the state folder
     redis_url: RedisUrl = ""  # "": everything in this process
     journal_fsync_ms: Count = 50
+    decisions_ttl_days: Annotated[float, Meta(ge=0, le=36_500)] = 90.0  # 0: for ever
     responses_ttl_days: Annotated[float, Meta(ge=0, le=36_500)] = 30.0  # 0: none is stored
 
 

@@ -4,6 +4,12 @@ import os
 import time
 
 
+def id_at(seconds: float | None = None) -> str:
+    """Above all ids made before that time (since the epoch; None: now), below all made after it."""
+    milliseconds = int((time.time() if seconds is None else seconds) * 1000) + (seconds is None)
+    return f"{max(0, milliseconds):012x}{0:020x}"
+
+
 def new_id() -> str:
     """32 hex digits: 48 bits of milliseconds, then 74 random bits around version and variant."""
     milliseconds = time.time_ns() // 1_000_000

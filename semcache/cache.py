@@ -7,7 +7,8 @@ shared store, verifier) makes it a miss, and `Lookup.reason` says which.
 import asyncio
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import msgspec
 
@@ -58,7 +59,7 @@ class SemanticCache:
         self._clock = clock
         self._revoked: OrderedDict[str, None] = OrderedDict()
         self._cleared_at: dict[str | None, float] = {}  # by owner; None: of all
-        self._deletions: set[asyncio.Task[None]] = set()
+        self._deletions: set[asyncio.Task[object]] = set()
         self._counts: Counter[str] = Counter()  # outcomes, admissions, expirations
         self._rejections: Counter[str] = Counter()
         self._vetoes: Counter[str] = Counter()
@@ -149,7 +150,7 @@ class SemanticCache:
         if entry is not None:
             self._shelf.touch(entry)
             return Lookup(outcome="hit-exact", reason="exact", answer=entry.answer)
-        raw = await self._shared.get(question.exact_key) if self._shared is not None else None
+        raw = await self._shared.get(_shared_key(question)) if self._shared is not None else None
         answer = self._usable(raw, question.owner) if raw is not None else None
         if answer is None:
             return None
@@ -227,7 +228,7 @@ class SemanticCache:
         self._shelf.add(question, answer, embedding, embedder_id)
         self._counts["admissions"] += 1
         if self._shared is not None:
-            await self._shared.put(question.exact_key, _encode_answer(answer))
+            await self._shared.put(_shared_key(question), _encode_answer(answer))
         return "stored"
 
     def invalidate(self, entry_id: str) -> bool:
@@ -243,17 +244,17 @@ class SemanticCache:
             return False
         self._shelf.remove(entry)
         if self._shared is not None:
-            deletion = asyncio.get_running_loop().create_task(self._shared.delete(entry.question.exact_key))
-            self._deletions.add(deletion)
-            deletion.add_done_callback(self._deletions.discard)
+            self._soon(self._shared.delete(_shared_key(entry.question)))
         return True
 
     def clear(self, owner: str | None = None, before: float | None = None) -> int:
         """Forgets what was stored before now, or before a time: of one owner, or everything. Returns how much it was.
 
-        What the shared store got before that is not used by this process any more.
+        What the shared store got before that is not used by this process any more; one owner's is deleted there.
         """
         moment = self._clock() if before is None else before
+        if self._shared is not None and owner is not None and moment + self._options.ttl_s > self._clock():
+            self._soon(self._shared.sweep(_shared_prefix(owner), lambda raw: _is_before(raw, moment)))
         self._cleared_at[owner] = max(moment, self._cleared_at.get(owner, moment))
         return self._shelf.clear(
             lambda entry: owner in (None, entry.question.owner) and entry.answer.created_at <= moment
@@ -289,6 +290,11 @@ class SemanticCache:
             guard_vetoes=dict(self._vetoes),
         )
 
+    def _soon(self, deletion: Coroutine[Any, Any, object]) -> None:
+        task = asyncio.get_running_loop().create_task(deletion)
+        self._deletions.add(task)
+        task.add_done_callback(self._deletions.discard)
+
     def _checked(self, options: CacheOptions) -> CacheOptions:
         check_options(options)
         if self._embedder is not None and options.semantic:
@@ -307,4 +313,21 @@ class SemanticCache:
             return False
         self._shelf.remove(entry)
         self._counts["expirations"] += 1
+        return True
+
+
+def _shared_prefix(owner: str) -> bytes:
+    return owner.encode() + b":" if owner else b""
+
+
+def _shared_key(question: Question) -> bytes:
+    """Under its owner's name, so that all that is one's can be found and deleted."""
+    return _shared_prefix(question.owner) + question.exact_key
+
+
+def _is_before(raw: bytes, moment: float) -> bool:
+    """What can't be read is of no use to anybody."""
+    try:
+        return _decode_answer(raw).created_at <= moment
+    except msgspec.DecodeError:
         return True

@@ -1,6 +1,6 @@
 """What crosses the cache's border. Imports neither torch nor FAISS."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 
 import msgspec
@@ -107,3 +107,6 @@ class ExactStore(Protocol):
     async def get(self, key: bytes) -> bytes | None: ...
     async def put(self, key: bytes, value: bytes) -> None: ...
     async def delete(self, key: bytes) -> None: ...
+
+    async def sweep(self, prefix: bytes, is_dead: Callable[[bytes], bool]) -> int:
+        """Deletes what is stored under keys that begin so, if `is_dead` says so of its value. Returns how many."""

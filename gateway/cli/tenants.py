@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gateway.cli.limits import Setting, cells, limit_options, limits_of, meant
+from gateway.cli.limits import LIMIT, Setting, cells, limit_options, limits_of, meant
 from gateway.cli.options import config_option, load_config, operator, with_database
 from gateway.cli.output import console, table
 
@@ -35,6 +35,7 @@ def tenants_group() -> None:
     show_default=True,
     help="What is kept for learning: nothing, numbers about a prompt, or its text too.",
 )
+@click.option("--retention-days", type=click.IntRange(min=0), help="How long; 0: for ever. Default: as [store] says.")
 @config_option
 def add(name: str, config_path: Path, **given: Any) -> None:
     """Add the tenant NAME."""
@@ -56,6 +57,7 @@ def add(name: str, config_path: Path, **given: Any) -> None:
     "--default-max-tokens", type=TOKENS, metavar=TOKENS.name, help="Reserved for requests that name no limit."
 )
 @click.option("--capture", type=click.Choice(_CAPTURES), help="What is kept for learning.")
+@click.option("--retention-days", type=LIMIT, metavar=LIMIT.name, help="How long, in days. none: as [store] says.")
 @config_option
 def set_(name: str, new_name: str | None, config_path: Path, **given: Any) -> None:
     """Change the tenant NAME: what is named, and nothing else. A running gateway takes it over at once."""
@@ -112,6 +114,21 @@ def enable(name: str, config_path: Path) -> None:
 
     with_database(load_config(config_path), lambda database: enable_tenant(database, name, by=operator()))
     click.echo(f"enabled tenant {name}")
+
+
+@tenants_group.command("erase")
+@click.argument("name")
+@click.confirmation_option(prompt="Its texts, embeddings, stored responses and files go for good. Sure?")
+@config_option
+def erase(name: str, config_path: Path) -> None:
+    """Forget what the tenant NAME asked and was answered by now, and keep what it cost.
+
+    Gateways forget its cached answers within a second. Disable it first if nothing may follow.
+    """
+    from gateway.tenants.erase import erase_tenant
+
+    gone = with_database(load_config(config_path), lambda database: erase_tenant(database, name, by=operator()))
+    click.echo(f"erased {name}: {gone.decisions} decisions, {gone.requests} requests' texts, {gone.stored} stored")
 
 
 @tenants_group.command("delete")

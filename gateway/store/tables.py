@@ -68,6 +68,7 @@ tenants = Table(
     Column("baseline_model", Text),
     Column("default_max_tokens", BigInteger),
     Column("capture", String(16), nullable=False),
+    Column("retention_days", BigInteger),  # of what is captured; 0: for ever
     Column("disabled", Boolean, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
 )

@@ -11,7 +11,7 @@ from gateway.store.versions import bump
 from gateway.tenants.types import Limits, Team, Tenant
 
 LIMITS = ("requests_per_minute", "tokens_per_minute", "concurrent_requests")
-_TENANT = ("name", "baseline_model", "default_max_tokens", "capture", "disabled")
+_TENANT = ("name", "baseline_model", "default_max_tokens", "capture", "retention_days", "disabled")
 _TEAM = ("tenant_id", "name", "disabled")
 
 

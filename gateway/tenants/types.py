@@ -35,6 +35,7 @@ class Tenant(msgspec.Struct, frozen=True, kw_only=True):
     baseline_model: str | None = None  # the counterfactual: what this tenant would have used
     default_max_tokens: int | None = None  # reserved for a request that names no max_tokens
     capture: Capture = "signals"
+    retention_days: int | None = None  # of what is captured; None: what the config says, 0: for ever
     disabled: bool = False
 
 

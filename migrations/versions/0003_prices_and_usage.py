@@ -1,4 +1,4 @@
-"""Prices of cache writes, of reasoning tokens and of an engine's time; counts of the first and the last."""
+"""Prices of cache writes, of reasoning tokens and of an engine's time, their counts, and how long texts are kept."""
 
 from collections.abc import Sequence
 
@@ -17,6 +17,7 @@ SUMMED = ("prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_toke
 
 
 def upgrade() -> None:
+    op.add_column("tenants", sa.Column("retention_days", sa.BigInteger))
     for name in PRICES:
         op.add_column("prices", sa.Column(name, sa.BigInteger))
     op.execute(f"DROP VIEW {VIEW}")
@@ -34,6 +35,7 @@ def downgrade() -> None:
     op.execute(_usage_view(op.get_bind().dialect.name, SUMMED))
     for name in PRICES:
         op.drop_column("prices", name)
+    op.drop_column("tenants", "retention_days")
 
 
 def _usage_view(dialect: str, summed: Sequence[str]) -> str:

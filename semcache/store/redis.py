@@ -5,8 +5,10 @@ so requests go on as if nothing were cached. It is logged once when Redis goes a
 """
 
 import logging
+import re
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from semcache.errors import StoreError
@@ -15,6 +17,8 @@ logger = logging.getLogger(__name__)
 
 PREFIX = b"tollhouse:exact:1:"  # the number changes with the encoding of the values
 REST_S = 1.0
+SCANNED = 500  # keys at a time
+_GLOB = re.compile(rb"[*?\[\]\\^-]")  # what has a meaning in a pattern
 
 
 class RedisExactStore:
@@ -43,6 +47,24 @@ class RedisExactStore:
 
     async def delete(self, key: bytes) -> None:
         await self._try(lambda: self._redis.delete(PREFIX + key))
+
+    async def sweep(self, prefix: bytes, is_dead: Callable[[bytes], bool]) -> int:
+        """Deletes what is stored under keys that begin so, if `is_dead` says so of its value. Returns how many."""
+        pattern = _GLOB.sub(rb"\\\g<0>", PREFIX + prefix) + b"*"
+        num_gone, cursor = 0, 0
+        while True:
+            found = await self._try(partial(self._redis.scan, cursor, pattern, SCANNED))
+            if found is None:
+                return num_gone  # it is away
+            cursor, keys = found
+            num_gone += await self._delete_dead(keys, is_dead) if keys else 0
+            if not cursor:
+                return num_gone
+
+    async def _delete_dead(self, keys: list[bytes], is_dead: Callable[[bytes], bool]) -> int:
+        values = await self._try(partial(self._redis.mget, keys)) or [None] * len(keys)
+        dead = [key for key, raw in zip(keys, values, strict=True) if raw is not None and is_dead(raw)]
+        return await self._try(partial(self._redis.delete, *dead)) or 0 if dead else 0
 
     async def aclose(self) -> None:
         await self._redis.aclose()

@@ -191,3 +191,29 @@ async def test_keys_carry_the_version_of_the_encoding(store: RedisExactStore, re
 def test_a_bad_url_is_refused() -> None:
     with pytest.raises(StoreError, match="not a Redis URL"):
         RedisExactStore("http://localhost", 60.0)
+
+
+async def test_what_is_cleared_for_an_owner_is_deleted_from_the_shared_store_too(
+    redis_url: str, store: RedisExactStore, ask: Ask, reply: Reply, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis_store, "SCANNED", 3)
+    now = 1000.0
+    writer = SemanticCache(CacheOptions(), None, store, clock=lambda: now)
+    questions = [
+        msgspec.structs.replace(ask(f"question {n}"), owner=owner) for n in range(10) for owner in ("a*", "ab")
+    ]
+    for question in questions:
+        await writer.admit(question, msgspec.structs.replace(reply(question), created_at=now), None)
+    after = msgspec.structs.replace(ask("a later question"), owner="a*")
+    await writer.admit(after, msgspec.structs.replace(reply(after), created_at=now + 5), None)
+    cleaner = SemanticCache(CacheOptions(), None, store, clock=lambda: now)  # it has never seen them
+    cleaner.clear("a*", before=now)
+    await cleaner.aclose()
+    async with Redis.from_url(redis_url) as redis:
+        left = [key.removeprefix(PREFIX) async for key in redis.scan_iter()]
+    assert sorted(key[:3] for key in left) == [b"a*:"] + [b"ab:"] * 10
+    assert (await writer.lookup(after, embed=False)).outcome == "hit-exact"
+    cleaner.clear("ab", before=now - 10 * CacheOptions().ttl_s)  # long expired: nothing to look for
+    await cleaner.aclose()
+    async with Redis.from_url(redis_url) as redis:
+        assert await redis.dbsize() == 11

@@ -16,6 +16,7 @@ from gateway.api.admin.views import (
 )
 from gateway.store.database import Database
 from gateway.tenants import registry
+from gateway.tenants.erase import Erased, erase_tenant
 from gateway.tenants.registry.teams import TeamRow
 from gateway.tenants.types import Limits
 
@@ -44,6 +45,12 @@ class Tenants(Controller):
         self, tenant: FromPath[str], data: JSONBody[TenantChanges], books: Books, by: By
     ) -> TenantView:
         return tenant_view(await registry.change_tenant(books, tenant, by=by, **data.given()))
+
+    @post(
+        "/{tenant:str}/erase", summary="Forget a tenant's texts, embeddings, responses and files; keep what they cost"
+    )
+    async def erase_tenant(self, tenant: FromPath[str], books: Books, by: By) -> Erased:
+        return await erase_tenant(books, tenant, by=by)
 
     @delete("/{tenant:str}", summary="Delete a disabled tenant with its teams and keys; its books stay")
     async def delete_tenant(self, tenant: FromPath[str], books: Books, by: By) -> None:

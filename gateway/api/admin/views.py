@@ -42,6 +42,7 @@ class _Tenant(_Limits, kw_only=True):
     baseline_model: str | UnsetType | None = UNSET
     default_max_tokens: Annotated[int, Meta(ge=1, le=2**63 - 1)] | UnsetType | None = UNSET
     capture: Capture | UnsetType = UNSET
+    retention_days: Count | UnsetType | None = UNSET  # 0: for ever
 
 
 class NewTenant(_Tenant, kw_only=True):
@@ -94,6 +95,7 @@ class TenantView(LimitsView, kw_only=True):
     baseline_model: str | None
     default_max_tokens: int | None
     capture: Capture
+    retention_days: int | None
     disabled: bool
 
 

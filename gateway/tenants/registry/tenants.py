@@ -24,6 +24,7 @@ async def create_tenant(
     baseline_model: str | None = None,
     default_max_tokens: int | None = None,
     capture: Capture = "signals",
+    retention_days: int | None = None,
     by: Actor = PROGRAM,
 ) -> Tenant:
     """Raises InvalidName, DuplicateName, or InvalidValue for a number or a word that makes no sense."""
@@ -34,6 +35,7 @@ async def create_tenant(
         baseline_model=baseline_model,
         default_max_tokens=default_max_tokens,
         capture=capture,
+        retention_days=retention_days,
     )
     _check(tenant)
     try:
@@ -120,3 +122,4 @@ def _check(tenant: Tenant) -> None:
         raise InvalidValue(f"capture is one of {', '.join(get_args(Capture))}, not {tenant.capture!r}")
     check_limits(tenant.limits)
     check_number("default_max_tokens", tenant.default_max_tokens)
+    check_number("retention_days", tenant.retention_days)

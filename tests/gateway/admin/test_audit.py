@@ -38,6 +38,7 @@ ACTS: list[tuple[str, str, Any, str]] = [
     ("post", "/admin/cache/clear", {"tenant": "ACME"}, "cache.clear"),
     ("delete", "/admin/cache/entries/{entry_id}", None, "cache.invalidate"),
     ("patch", "/admin/tenants/{tenant}", {"disabled": True}, "tenant.change"),
+    ("post", "/admin/tenants/{tenant}/erase", None, "tenant.erase"),
     ("delete", "/admin/tenants/{tenant}", None, "tenant.delete"),
 ]
 CHANGES_NOTHING = {("post", "/admin/config/check")}
@@ -109,6 +110,7 @@ COMMANDS: list[tuple[str, str, str]] = [
     ("cache invalidate 0123abcd", "", "cache.invalidate"),
     ("tenants disable acme", "", "tenant.disable"),
     ("tenants enable acme", "", "tenant.enable"),
+    ("tenants erase acme", "--yes", "tenant.erase"),
     ("tenants disable acme", "", "tenant.disable"),
     ("tenants delete acme", "--yes", "tenant.delete"),
 ]
