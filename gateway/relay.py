@@ -43,7 +43,7 @@ class Relay:
             async for payloads in self._payloads():
                 self._keep_bounded(payloads)
                 if piece := self._passage.voice.events(
-                    kept for payload in payloads if (kept := reader.feed(payload)) is not None
+                    [kept for payload in payloads if (kept := reader.feed(payload)) is not None]
                 ):
                     self._passage.note_first_token()
                     if self._mark is not None:

@@ -30,6 +30,7 @@ KEPT = {
     b"x-should-retry",
 }
 RATE_LIMITS = (b"x-ratelimit-", b"anthropic-ratelimit-")  # kept on a 429 only, which they explain
+_OPEN, _CLOSE = b"{}"
 MAX_INFLATED_PIECE = 64 * 1024 * 1024
 
 
@@ -186,10 +187,16 @@ class EventStream(AsyncIterator[list[bytes]]):
             payloads = self._parser.feed(clean)
         except EventTooLargeError as error:
             raise ProtocolFailure(str(error)) from error
-        if nul or not all(map(_may_be_json, payloads)):
+        if nul or not _may_all_be_json(payloads):
             self._fault = ProtocolFailure("an event that is no JSON")
             return list(itertools.takewhile(_may_be_json, payloads))
         return payloads
+
+
+def _may_all_be_json(payloads: list[bytes]) -> bool:
+    if b"".join(payloads).isascii():  # then all that is left to be looked at is how they begin and end
+        payloads = [each for each in payloads if each[0] != _OPEN or each[-1] != _CLOSE]
+    return all(map(_may_be_json, payloads))
 
 
 def _may_be_json(payload: bytes) -> bool:

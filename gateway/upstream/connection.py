@@ -41,6 +41,7 @@ class Connection(asyncio.Protocol):
         self._start_message(bodyless=False)
 
     def _start_message(self, bodyless: bool) -> None:
+        self._take: Callable[[bytes], None] | None = None  # pieces of a body that somebody reads
         self._bodyless = bodyless  # no body follows, whatever the headers say
         self._framed = False  # the answer says where it ends
         self._keep_alive = False
@@ -79,6 +80,7 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def linger(self) -> None:
+        self._take = None
         self._lingered = 0
         self.resume()
         self._linger_timer = asyncio.get_running_loop().call_later(LINGER_S, self.abort)
@@ -112,6 +114,7 @@ class Connection(asyncio.Protocol):
                 self._break_off(f"not HTTP: {error}")
                 return
             self._surplus = True
+        exchange.buffered += len(data)
         if not exchange.head_done:
             self._head_bytes += len(data)
         if self._head_bytes > self._max_head_bytes:
@@ -121,6 +124,9 @@ class Connection(asyncio.Protocol):
         elif self._lingered is not None and self._lingered > LINGER_BYTES:
             self.abort()
         else:
+            if exchange.buffered > HIGH_WATER and not self._paused and self._transport is not None:
+                self._paused = True
+                self._transport.pause_reading()
             exchange.wake()
 
     def eof_received(self) -> None:
@@ -160,18 +166,16 @@ class Connection(asyncio.Protocol):
         exchange.head_arrived()
         if self._bodyless or status in (204, 304):
             self._bodyless = self._message_done = True
+        else:
+            self._take = exchange.take_in
 
     def on_body(self, chunk: bytes) -> None:
-        exchange = self._exchange
-        if exchange is None or self._surplus:
-            return
-        if self._bodyless:
+        if self._take is not None:
+            self._take(chunk)
+        elif self._bodyless:
             self._surplus = True
         elif self._lingered is not None:
             self._lingered += len(chunk)
-        elif exchange.feed(chunk) > HIGH_WATER and not self._paused and self._transport is not None:
-            self._paused = True
-            self._transport.pause_reading()
 
     def on_message_complete(self) -> None:
         if self._informational:
@@ -181,6 +185,7 @@ class Connection(asyncio.Protocol):
             self._framed = False
             return
         self._message_done = self._parsed_whole = True
+        self._take = None
 
     def _finish(self, exchange: Exchange) -> None:
         """The answer is complete: the connection is free again, if both sides want that."""

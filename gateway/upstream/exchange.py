@@ -1,6 +1,7 @@
 """One request and its answer, between the connection that reads the socket and whoever reads the answer."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Protocol
 
 import httpx
@@ -20,10 +21,10 @@ class Exchange:
     """The connection feeds it; `head` and `read` wait for what has come."""
 
     __slots__ = (
-        "_buffered",
         "_chunks",
         "_connection",
         "_waiter",
+        "buffered",
         "complete",
         "error",
         "head_done",
@@ -43,7 +44,7 @@ class Exchange:
         self.reused = reused  # the connection had served before: it may have been dead already
         self._connection: Carrier | None = connection
         self._chunks: list[bytes] = []
-        self._buffered = 0
+        self.buffered = 0  # bytes that wait for the reader, or more: as they came over the wire
         self._waiter: asyncio.Future[None] | None = None
 
     async def head(self) -> None:
@@ -60,10 +61,13 @@ class Exchange:
 
     def take(self) -> bytes:
         """All body bytes that are here, without waiting."""
-        chunks, self._chunks, self._buffered = self._chunks, [], 0
+        chunks = self._chunks
+        piece = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        chunks.clear()
+        self.buffered = 0
         if self._connection is not None:
             self._connection.resume()
-        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        return piece
 
     async def read(self) -> bytes:
         """All body bytes that are here, at least one; b"" at the end of the body."""
@@ -81,6 +85,7 @@ class Exchange:
     def linger(self) -> None:
         """The reader has all it wants: a short rest is read and dropped, so that the connection can be used again."""
         connection, self._connection = self._connection, None
+        self.buffered = 0
         if connection is not None:
             connection.linger()
 
@@ -97,11 +102,10 @@ class Exchange:
 
     # What the connection calls.
 
-    def feed(self, chunk: bytes) -> int:
-        """Takes a piece of the body; returns how many bytes wait. `wake` follows, once for many pieces."""
-        self._chunks.append(chunk)
-        self._buffered += len(chunk)
-        return self._buffered
+    @property
+    def take_in(self) -> Callable[[bytes], None]:
+        """To be called with each piece of the body; `wake` follows, once for many pieces."""
+        return self._chunks.append
 
     def head_arrived(self) -> None:
         self.head_done = True

@@ -110,7 +110,10 @@ class _Run:
         if before is None or not payload.startswith(before):
             return False
         text = _STRING.match(payload, len(before))
-        if text is None or _PADDING.sub(b"", payload[text.end() :]) != self._after:
+        if text is None:
+            return False
+        after = payload[text.end() :]
+        if after != self._after and _PADDING.sub(b"", after) != self._after:
             return False
         self._pieces.append(text[1])
         return True

@@ -94,17 +94,18 @@ def frame(payload: bytes) -> bytes:
 
 def frames(payloads: Iterable[bytes]) -> bytes:
     """Several events for one write."""
-    return b"".join(map(frame, payloads))
+    whole = list(payloads)
+    joined = b"\n\ndata: ".join(whole)
+    if whole and b"\r" not in joined and joined.count(b"\n") == 2 * (len(whole) - 1):
+        return b"data: %b\n\n" % joined
+    return b"".join(map(frame, whole))
 
 
 def _whole_events(data: bytes) -> list[bytes] | None:
     """The usual chunk: complete events of one data line each. None when it is anything else."""
-    payloads: list[bytes] = []
-    for event in data[:-2].split(b"\n\n"):
-        if len(event) <= 6 or not event.startswith(b"data: ") or b"\n" in event:
-            return None
-        payloads.append(event[6:])
-    return payloads
+    payloads = data[6:-2].split(b"\n\ndata: ")
+    no_others = data.startswith(b"data: ") and data.count(b"\n") == 2 * len(payloads)
+    return payloads if no_others and b"" not in payloads else None
 
 
 def _value(line: bytes) -> bytes | None:
