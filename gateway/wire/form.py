@@ -10,6 +10,7 @@ from gateway.errors import InvalidRequestError
 
 MAX_PARTS = 128
 _BOUNDARY = re.compile(r"[ -~]{1,200}")
+_OPTION = re.compile(r';\s*([^\s=;"]+)\s*=\s*("(?:[^"\\]|\\.)*"|[^\s;"]*)\s*')
 
 Event = Any  # a MultipartSegment: a part begins; bytes: some of it; None: it ends
 
@@ -55,7 +56,9 @@ class Part(NamedTuple):
 
 
 def locate_parts(raw: bytes, content_type: str | None) -> list[Part]:
-    """In their order. Raises InvalidRequestError for what is no form."""
+    """In their order. Raises InvalidRequestError for what is no form, and for one that two readers could read in two
+    ways: who passes it on would read other parts than we.
+    """
     delimiter = b"--" + _boundary(content_type).encode()
     parts: list[Part] = []
     position = 0 if raw.startswith(delimiter) else raw.find(b"\r\n" + delimiter) + 2
@@ -68,13 +71,21 @@ def locate_parts(raw: bytes, content_type: str | None) -> list[Part]:
             raise _unreadable("it has no end" if len(parts) < MAX_PARTS else "it has too many parts")
         parts.append(Part(_name(raw[position:head_end]), head_end + 4, max(end, head_end + 4)))
         position = end + 2
+    if raw.count(delimiter) != len(parts) + 1:
+        raise _unreadable("its boundary stands where no part begins or ends")
     return parts
 
 
 def _name(head: bytes) -> str:
-    """Of a part, from its content-disposition."""
-    for line in head.decode("utf-8", "replace").split("\r\n"):
-        header, _, value = line.partition(":")
-        if header.strip().lower() == "content-disposition":
-            return str(parse_options_header(value)[1].get("name", ""))
-    return ""
+    """Of a part, from its content-disposition, which has to say it plainly and once."""
+    lines = [line.partition(":") for line in head.decode("utf-8", "replace").split("\r\n")]
+    found = [value for header, _, value in lines if header.strip().lower() == "content-disposition"]
+    if len(found) != 1:
+        raise _unreadable("a part has no disposition, or more than one")
+    start = found[0].find(";")
+    options: list[tuple[str, str]] = _OPTION.findall(found[0], max(start, 0))
+    names = [value for option, value in options if option.lower().partition("*")[0] == "name"]
+    is_read = start > 0 and not _OPTION.sub("", found[0][start:]).strip("; ")
+    if not is_read or len(names) != 1 or "\\" in names[0] or all(option != "name" for option, _ in options):
+        raise _unreadable("a part has no plain name, or more than one")
+    return names[0].strip('"')

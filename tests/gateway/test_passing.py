@@ -83,6 +83,11 @@ def form(*parts: tuple[str, bytes]) -> bytes:
     return b"\r\n".join([*lines, f"--{BOUNDARY}--\r\n".encode()])
 
 
+def named(disposition: str) -> bytes:
+    """A form whose last part's name is spelt like this."""
+    return form(("file", AUDIO), ("model", b"whisper"), ("x", b"other")).replace(b'name="x"', disposition.encode())
+
+
 def hearing(content_type: str = FORM) -> Any:
     return partial(parse_audio, "audio.transcriptions", content_type)
 
@@ -210,6 +215,14 @@ async def test_a_provider_that_fails_is_tried_again_with_the_whole_form(gate_wit
         (form(("file", AUDIO), ("model", b"a\nb")), FORM, "model"),
         (form(("file", AUDIO), ("model", b"whisper"))[:-30], FORM, None),
         (b"", FORM, None),
+        (form(("file", b"x\n--" + BOUNDARY.encode() + b"\ny"), ("model", b"whisper")), FORM, None),
+        (named('name="mod\\"el"'), FORM, None),
+        (named("name*=utf-8''model"), FORM, None),
+        (named('name="model"; name="language"'), FORM, None),
+        (named('name="model"; NAME*0="language"'), FORM, None),
+        (named('filename="model"'), FORM, None),
+        (named('filename="x; name=model"'), FORM, None),
+        (named('filename="x"y"; name="model"'), FORM, None),
         (b"{}", "application/json", None),
     ],
 )
