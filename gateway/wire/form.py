@@ -78,7 +78,10 @@ def locate_parts(raw: bytes, content_type: str | None) -> list[Part]:
 
 def _name(head: bytes) -> str:
     """Of a part, from its content-disposition, which has to say it plainly and once."""
-    lines = [line.partition(":") for line in head.decode("utf-8", "replace").split("\r\n")]
+    first, *rest = head.decode("utf-8", "replace").split("\r\n")
+    if first.strip(" \t") or any("\n" in line or "\r" in line for line in rest):
+        raise _unreadable("a part's head has no plain lines")
+    lines = [line.partition(":") for line in rest]
     found = [value for header, _, value in lines if header.strip().lower() == "content-disposition"]
     if len(found) != 1:
         raise _unreadable("a part has no disposition, or more than one")

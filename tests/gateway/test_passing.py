@@ -221,6 +221,8 @@ async def test_a_provider_that_fails_is_tried_again_with_the_whole_form(gate_wit
         (named('name="model"; name="language"'), FORM, None),
         (named('name="model"; NAME*0="language"'), FORM, None),
         (named('filename="model"'), FORM, None),
+        (named('name="x"\nContent-Disposition: form-data; name="model"'), FORM, None),
+        (named("").replace(f"--{BOUNDARY}\r\n".encode(), f"--{BOUNDARY}X\r\n".encode()), FORM, None),
         (named('filename="x; name=model"'), FORM, None),
         (named('filename="x"y"; name="model"'), FORM, None),
         (b"{}", "application/json", None),
