@@ -102,7 +102,7 @@ class Bookkeeper:
             completion_tokens=answer.completion_tokens,
             compute_us=answer.compute_us,
         )
-        savings = self._compare(passage, answer.model, usage, hit=True)
+        savings = self._compare(passage, answer.model, answer.provider, usage, hit=True)
         return replace(
             passage.opening(),
             model=answer.model,
@@ -121,7 +121,9 @@ class Bookkeeper:
         if not attempts:
             return passage.opening()
         last = attempts[-1]
-        savings = Savings() if status != "ok" else self._compare(passage, last.model, last.usage, hit=False)
+        savings = (
+            Savings() if status != "ok" else self._compare(passage, last.model, last.provider, last.usage, hit=False)
+        )
         return replace(
             passage.opening(),
             model=last.model,
@@ -134,12 +136,14 @@ class Bookkeeper:
             attempts=attempts,
         )
 
-    def _compare(self, passage: Passage, model: str, usage: Usage, *, hit: bool) -> Savings:
+    def _compare(self, passage: Passage, model: str, provider: str, usage: Usage, *, hit: bool) -> Savings:
         """What generates text is compared with the tenant's baseline model; all else has no alternative."""
         baseline = passage.principal.tenant.baseline_model or self.baseline_model
         if passage.inference.endpoint not in GENERATING:
             baseline = ""
-        savings = compare(self._prices, model=model, usage=usage, baseline_model=baseline or None, hit=hit)
+        savings = compare(
+            self._prices, model=model, provider=provider, usage=usage, baseline_model=baseline or None, hit=hit
+        )
         return savings if passage.batch is None else savings.scaled(passage.batch.of)
 
 

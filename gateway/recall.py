@@ -91,6 +91,7 @@ async def keep(passage: Passage, house: House, body: bytes, record: RequestRecor
         prompt_tokens=record.usage.prompt_tokens,
         completion_tokens=record.usage.completion_tokens,
         compute_us=record.usage.compute_us,
+        provider=record.provider or "",
         created_at=time.time(),
     )
     try:

@@ -50,6 +50,7 @@ class StoredAnswer(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     completion_tokens: int
     created_at: float  # seconds since the epoch
     compute_us: int = 0  # of an engine of one's own
+    provider: str = ""  # where the model ran
 
 
 class Lookup(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -37,13 +37,20 @@ class Savings(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 def compare(
-    prices: PriceBook, *, model: str, usage: Usage, baseline_model: str | None, hit: bool, at: float | None = None
+    prices: PriceBook,
+    *,
+    model: str,
+    provider: str = "",
+    usage: Usage,
+    baseline_model: str | None,
+    hit: bool,
+    at: float | None = None,
 ) -> Savings:
-    """`model` gave the answer, now or when it was stored.
+    """`model` at `provider` gave the answer, now or when it was stored.
 
     A baseline without a price is no baseline, nor is one paid by the hour: nobody knows how long it would have taken.
     """
-    serving = prices.cost_nanousd(model, usage, at)
+    serving = prices.cost_nanousd(model, usage, at, provider=provider)
     cached = serving if hit else 0
     baseline = prices.price(baseline_model, at) if baseline_model else None
     if baseline is None or not baseline.known or baseline.hour is not None:

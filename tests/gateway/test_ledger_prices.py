@@ -136,6 +136,11 @@ async def test_a_place_paid_by_the_hour_stands_beside_one_paid_by_the_token(data
     usage = Usage(prompt_tokens=1_000_000, compute_us=1_000_000)
     costs = {name: book.cost_nanousd("m", usage, provider=name) for name in ("local", "far")}
     assert costs == {"local": 1_000_000, "far": 10**9}
+    for provider, hit in (("local", False), ("far", True)):
+        saved = compare(book, model="m", provider=provider, usage=usage, baseline_model="m", hit=hit)
+        assert saved.serving_cost_nanousd == costs[provider]
+        spent = 0 if hit else costs[provider]
+        assert spent + saved.saved_by_cache_nanousd + saved.saved_by_routing_nanousd == costs["far"]
     found = compare(book, model="m", usage=usage, baseline_model="m@local", hit=False)
     assert found.baseline_model is None  # how long it would have taken there, nobody knows
     await book.aclose()

@@ -110,3 +110,23 @@ async def _rows(url: str, sql: str) -> dict[str, int]:
         return {row[0]: row[1] for row in await connection.fetch(sql)}
     finally:
         await connection.close()
+
+
+def test_an_erased_tenants_answers_are_gone_everywhere(
+    pair: tuple[Gateway, Gateway], redis_server: RedisServer
+) -> None:
+    first, second = pair
+    keys = {name: first.key(name) for name in ("acme", "other")}
+    stored = b"KEYS tollhouse:exact:*"
+    for key in keys.values():
+        assert first.post("/v1/chat/completions", body("the same"), key)[1]["x-tollhouse-cache"] == "miss"
+    assert redis_server.ask(stored).startswith(b"*2\r\n")
+    assert "erased acme" in first.tollhouse("tenants", "erase", "acme", "--yes")
+    until = time.monotonic() + 10
+    while not redis_server.ask(stored).startswith(b"*1\r\n"):
+        assert time.monotonic() < until, redis_server.ask(stored)
+        time.sleep(0.05)
+    for gateway in pair:
+        asked = gateway.post("/v1/chat/completions", body("the same"), keys["other"])
+        assert asked[1]["x-tollhouse-cache"] == "hit-exact"
+    assert second.post("/v1/chat/completions", body("the same"), keys["acme"])[1]["x-tollhouse-cache"] == "miss"
