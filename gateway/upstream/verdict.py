@@ -48,7 +48,7 @@ def judge(reply: Reply, first_events: list[bytes]) -> Failed | None:
     if status not in PASSING and status < 500:
         return None
     retry_after_s = retry_after(dict(reply.headers))
-    passes = status == 429 or (status in CROWDED and retry_after_s is not None)
+    passes = status in PASSING or (status in CROWDED and retry_after_s is not None)
     return Failed(
         code,
         f"HTTP {status}",

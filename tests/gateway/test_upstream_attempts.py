@@ -254,11 +254,14 @@ async def test_a_wait_beyond_the_deadline_is_not_begun(house: House) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_429_that_says_nothing_is_retried_and_passes_in_the_end(house: House) -> None:
-    served = await house.ask(house.deployment("429-silent", retries=1))
-    assert served.reply.status == 429
-    assert house.sent("429-silent") == 2
-    assert [record.http_status for record in served.attempts] == [429, 429]
+@pytest.mark.parametrize("behaviour", ["429-silent", "409"])
+async def test_a_refusal_that_may_pass_is_retried_and_told_in_the_end(house: House, behaviour: str) -> None:
+    served = await house.ask(house.deployment(behaviour, retries=1))
+    status = int(behaviour[:3])
+    assert served.reply.status == status
+    assert house.sent(behaviour) == 2
+    assert [record.http_status for record in served.attempts] == [status, status]
+    assert error_of(served)["code"] in ("rate_limit_exceeded", "code_409")
 
 
 @pytest.mark.anyio
