@@ -37,19 +37,22 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
         """
         if self.hour is not None:
             return _divide_half_up(max(0, usage.compute_us) * self.hour, _US_PER_HOUR)
-        prompt = max(0, usage.prompt_tokens)
+        prompt, completion = max(0, usage.prompt_tokens), max(0, usage.completion_tokens)
+        exact = prompt * self.input + completion * self.output
+        if usage.cached_tokens or usage.cache_write_tokens or usage.reasoning_tokens:
+            exact += self._of_parts(usage, prompt, completion)
+        return _divide_half_up(exact, _MTOK)
+
+    def _of_parts(self, usage: Usage, prompt: int, completion: int) -> int:
+        """What the parts that have prices of their own cost more than the rest, or less."""
         cached = min(max(0, usage.cached_tokens), prompt)
         written = min(max(0, usage.cache_write_tokens), prompt - cached)
-        completion = max(0, usage.completion_tokens)
         reasoning = min(max(0, usage.reasoning_tokens), completion)
-        exact = (
-            (prompt - cached - written) * self.input
-            + cached * self.cached_input
-            + written * _or(self.cache_write_input, self.input)
-            + (completion - reasoning) * self.output
-            + reasoning * _or(self.reasoning_output, self.output)
+        return (
+            cached * (self.cached_input - self.input)
+            + written * (_or(self.cache_write_input, self.input) - self.input)
+            + reasoning * (_or(self.reasoning_output, self.output) - self.output)
         )
-        return _divide_half_up(exact, _MTOK)
 
     def worst_nanousd(self, usage: Usage) -> int:
         """What it costs if all of the prompt is written to a cache, and all of the answer is thought."""

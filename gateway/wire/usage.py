@@ -53,14 +53,11 @@ class _PromptDetails(msgspec.Struct):
 
     @property
     def written(self) -> int:
-        return _most(self.cache_write_tokens, self.cache_creation_tokens, self.cache_creation_input_tokens)
+        return self.cache_write_tokens or self.cache_creation_tokens or self.cache_creation_input_tokens or 0
 
 
 class _CompletionDetails(msgspec.Struct):
     reasoning_tokens: _Count | None = None
-
-
-_NO_PROMPT, _NO_COMPLETION = _PromptDetails(), _CompletionDetails()
 
 
 class _WireUsage(msgspec.Struct):
@@ -81,13 +78,14 @@ class _WireUsage(msgspec.Struct):
     reasoning_tokens: _Count | None = None  # Perplexity
 
     def counted(self) -> Usage:
-        in_prompt = self.prompt_tokens_details or _NO_PROMPT
-        in_completion = self.completion_tokens_details or _NO_COMPLETION
-        read = (self.cached_tokens, self.prompt_cache_hit_tokens, self.cache_read_input_tokens)
-        cached = _most(in_prompt.cached_tokens, *read)
-        written = max(in_prompt.written, self.cache_creation_input_tokens or 0)
         prompt, completion = self.prompt_tokens or 0, self.completion_tokens or 0
-        reasoning = _most(in_completion.reasoning_tokens, self.reasoning_tokens)
+        cached = self.cached_tokens or self.prompt_cache_hit_tokens or self.cache_read_input_tokens or 0
+        written = self.cache_creation_input_tokens or 0
+        reasoning = self.reasoning_tokens or 0
+        if (inside := self.prompt_tokens_details) is not None:
+            cached, written = inside.cached_tokens or cached, inside.written or written
+        if (details := self.completion_tokens_details) is not None:
+            reasoning = details.reasoning_tokens or reasoning
         if (left_out := (self.total_tokens or 0) - prompt - completion) > 0:
             if left_out == cached + written:
                 prompt += left_out
@@ -101,10 +99,6 @@ class _WireUsage(msgspec.Struct):
             cache_write_tokens=written,
             reasoning_tokens=reasoning,
         )
-
-
-def _most(*counts: int | None) -> int:
-    return max(count or 0 for count in counts)
 
 
 class _Answer(msgspec.Struct):
