@@ -20,12 +20,13 @@ EVENT_STREAM = (b"content-type", b"text/event-stream; charset=utf-8")
 
 def encode_headers(pairs: Iterable[tuple[str, str]]) -> Headers:
     """Header values as latin-1; what HTTP can't carry (line breaks, other scripts) becomes a question mark."""
-    return [(name.encode("ascii"), _clean(value)) for name, value in pairs]
+    return [
+        (name.encode(), value.encode() if value.isascii() and value.isprintable() else _clean(value))
+        for name, value in pairs
+    ]
 
 
 def _clean(value: str) -> bytes:
-    if value.isascii() and value.isprintable():
-        return value.encode("ascii")
     return "".join(c if c.isprintable() else "?" for c in value).encode("ascii", "replace")
 
 

@@ -49,6 +49,7 @@ class Catalog:
         self._providers = {provider.name: provider for provider in config.provider}
         self._fleets: dict[str, Fleet] = {}
         self._of_globs: dict[str, Fleet] = {}
+        self._behind: dict[str, list[list[str]]] = {}
         self._before = dict(previous._fleets) if previous is not None else {}
         self.tier_of = {model: name for name, tier in reversed(config.tier.items()) for model in tier.models}
         self.tiers = {name: tier.models for name, tier in config.tier.items()}
@@ -152,7 +153,11 @@ class Catalog:
         if name == AUTO:
             return self._behind_auto
         model = self._find(name)
-        return sorted([place.server, place.upstream_name] for place in model.places) if model else None
+        if model is None:
+            return None
+        if model.name not in self._behind:
+            self._behind[model.name] = sorted([place.server, place.upstream_name] for place in model.places)
+        return self._behind[model.name]
 
     def max_output_tokens(self, name: str) -> int:
         model = self._find(name)

@@ -6,6 +6,8 @@ WHOLE_PPM = 1_000_000
 
 def dollars(nanousd: int) -> str:
     """Exact decimal dollars without an exponent: 1234 is "0.000001234", two billion is "2.0"."""
+    if not nanousd:
+        return "0.0"
     sign, amount = ("-", -nanousd) if nanousd < 0 else ("", nanousd)
     whole, fraction = divmod(amount, NANO)
     return f"{sign}{whole}.{f'{fraction:09d}'.rstrip('0') or '0'}"

@@ -21,12 +21,10 @@ class Headers:
 
     def __init__(self, scope: Any) -> None:
         self._scope = scope
-        self._pairs: dict[bytes, bytes] = {}
-        for name, value in scope["headers"]:
-            self._pairs.setdefault(name, value)
+        self._pairs: dict[bytes, bytes] = dict(reversed(scope["headers"]))
 
     def __call__(self, name: str) -> str | None:
-        value = self._pairs.get(name.encode("ascii"))
+        value = self._pairs.get(name.encode())
         return None if value is None else value.decode("latin-1")
 
     @property
@@ -56,7 +54,7 @@ async def read_post(scope: Any, receive: Any) -> bytes | None:
 
 async def read_body(scope: Any, receive: Any, limit: int) -> bytes:
     """Raises PayloadTooLarge, at the announcement already if there is one, RequestTimeout and ClientClosedRequest."""
-    announced = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
+    announced = dict(reversed(scope["headers"])).get(b"content-length", b"")
     if not announced.isdigit():
         announced = b""
     elif int(announced) > limit:

@@ -145,12 +145,13 @@ class Connection(asyncio.Protocol):
             self._surplus = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._exchange is None or self._surplus:
+        exchange = self._exchange
+        if exchange is None or self._surplus:
             return
         name = name.lower()
         if name == b"content-length" or (name == b"transfer-encoding" and b"chunked" in value.lower()):
             self._framed = True
-        self._exchange.headers.append((name, value))
+        exchange.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         exchange = self._exchange
@@ -162,7 +163,7 @@ class Connection(asyncio.Protocol):
             return
         exchange.status = status
         self._keep_alive = self._parser.should_keep_alive()
-        self._head_bytes = sum(len(name) + len(value) + 4 for name, value in exchange.headers)
+        self._head_bytes = sum([len(name) + len(value) + 4 for name, value in exchange.headers])
         exchange.head_arrived()
         if self._bodyless or status in (204, 304):
             self._bodyless = self._message_done = True

@@ -16,6 +16,8 @@ _NEXT = re.compile(rb"[ \t\n\r]*," + _KEY)
 _OPEN = re.compile(rb"[ \t\n\r]*\{")
 _CLOSE = re.compile(rb"[ \t\n\r]*\}[ \t\n\r]*\Z")
 
+_SHORT = 8192  # bytes
+
 decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 """Bytes of an object -> its members' undecoded values, in order of first appearance; the last of equal keys wins."""
 
@@ -59,13 +61,20 @@ def repeated_key(raw: bytes, fields: Mapping[str, msgspec.Raw]) -> str | None:
     # Every member costs at least its value, its key, two quotes and a colon: if those and the commas fill the object,
     # no member is left over.
     length = sum(map(len, fields.values())) + sum(map(len, fields)) + 4 * len(fields) + 1
-    if length == len(raw):
+    if length == len(raw) or _named_once(raw, fields):
         return None
     try:
         locate(raw, fields)
     except RepeatedKeyError:
         return _first_repeated(raw)
     return None
+
+
+def _named_once(raw: bytes, fields: Mapping[str, msgspec.Raw]) -> bool:
+    """Sure, and cheap in short objects: within a string every quote is escaped, and a plain name has one spelling."""
+    if len(raw) > _SHORT or b"\\u" in raw:
+        return False
+    return all(name.isidentifier() and raw.count(b'"%b"' % name.encode()) == 1 for name in fields)
 
 
 def replace(raw: bytes, changes: list[tuple[int, int, bytes]]) -> bytes:
