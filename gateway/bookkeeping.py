@@ -3,6 +3,8 @@
 Prices are applied here and nowhere else on a request's way; every sum is integer nano-dollars.
 """
 
+from typing import Any
+
 from msgspec.structs import replace
 
 from gateway.estimates import prompt_tokens
@@ -38,7 +40,7 @@ class Bookkeeper:
     def attempt_opened(self, passage: Passage, attempt: AttemptRecord) -> None:
         """Noted with the least it may cost, should this process die before it is closed."""
         least = Usage(prompt_tokens=prompt_tokens(passage.inference), estimated=True)
-        opening = passage.opening()
+        opening = passage.opened = passage.opening()
         if passage.attempts:
             opening = replace(opening, attempts=tuple(passage.attempts))
         self._ledger.open_attempt(replace(attempt, usage=least), opening)
@@ -79,9 +81,10 @@ class Bookkeeper:
         if passage.record is not None:
             return passage.record
         answer = passage.lookup.answer
-        record = self._served(passage, status) if answer is None else self._hit(passage, answer)
+        told = self._served(passage, status) if answer is None else self._hit(passage, answer)
         record = replace(
-            record,
+            passage.opening(),
+            **told,
             status=status,
             http_status=http_status,
             error_code=error_code,
@@ -95,46 +98,44 @@ class Bookkeeper:
         log_request(record)
         return record
 
-    def _hit(self, passage: Passage, answer: StoredAnswer) -> RequestRecord:
-        """A hit uses no tokens and no dollars; it reports the stored answer's."""
+    def _hit(self, passage: Passage, answer: StoredAnswer) -> dict[str, Any]:
+        """Fields of the record. A hit uses no tokens and no dollars; it reports the stored answer's."""
         usage = Usage(
             prompt_tokens=answer.prompt_tokens,
             completion_tokens=answer.completion_tokens,
             compute_us=answer.compute_us,
         )
         savings = self._compare(passage, answer.model, answer.provider, usage, hit=True)
-        return replace(
-            passage.opening(),
-            model=answer.model,
-            tier=answer.tier or None,
-            cache_entry=answer.entry_id,
-            usage=usage,
-            baseline_model=savings.baseline_model,
-            baseline_cost_nanousd=savings.baseline_cost_nanousd,
-            saved_by_cache_nanousd=savings.saved_by_cache_nanousd,
-            saved_by_routing_nanousd=savings.saved_by_routing_nanousd,
-        )
+        return {
+            "model": answer.model,
+            "tier": answer.tier or None,
+            "cache_entry": answer.entry_id,
+            "usage": usage,
+            "baseline_model": savings.baseline_model,
+            "baseline_cost_nanousd": savings.baseline_cost_nanousd,
+            "saved_by_cache_nanousd": savings.saved_by_cache_nanousd,
+            "saved_by_routing_nanousd": savings.saved_by_routing_nanousd,
+        }
 
-    def _served(self, passage: Passage, status: Status) -> RequestRecord:
-        """Failed attempts are paid for too, and only a whole answer saves anything."""
+    def _served(self, passage: Passage, status: Status) -> dict[str, Any]:
+        """Fields of the record. Failed attempts are paid for too, and only a whole answer saves anything."""
         attempts = tuple(passage.attempts)
         if not attempts:
-            return passage.opening()
+            return {}
         last = attempts[-1]
         savings = (
             Savings() if status != "ok" else self._compare(passage, last.model, last.provider, last.usage, hit=False)
         )
-        return replace(
-            passage.opening(),
-            model=last.model,
-            provider=last.provider,
-            usage=last.usage,
-            cost_nanousd=sum(attempt.cost_nanousd for attempt in attempts),
-            baseline_model=savings.baseline_model,
-            baseline_cost_nanousd=savings.baseline_cost_nanousd,
-            saved_by_routing_nanousd=savings.saved_by_routing_nanousd,
-            attempts=attempts,
-        )
+        return {
+            "model": last.model,
+            "provider": last.provider,
+            "usage": last.usage,
+            "cost_nanousd": sum(attempt.cost_nanousd for attempt in attempts),
+            "baseline_model": savings.baseline_model,
+            "baseline_cost_nanousd": savings.baseline_cost_nanousd,
+            "saved_by_routing_nanousd": savings.saved_by_routing_nanousd,
+            "attempts": attempts,
+        }
 
     def _compare(self, passage: Passage, model: str, provider: str, usage: Usage, *, hit: bool) -> Savings:
         """What generates text is compared with the tenant's baseline model; all else has no alternative."""

@@ -57,6 +57,7 @@ class Passage:
     first_token_ns: int | None = None
     served_model: str | None = None  # whose answer is on its way
     num_attempts: int = 0  # opened so far
+    opened: RequestRecord | None = None  # as the journal has it since the first attempt
     record: RequestRecord | None = None  # once finished
 
     @property
@@ -95,7 +96,9 @@ class Passage:
         return prompt if isinstance(prompt, str) else ""
 
     def opening(self) -> RequestRecord:
-        """The request as the journal notes it before an attempt is dispatched."""
+        """The request as the journal notes it before an attempt is dispatched; nothing of it changes after that."""
+        if self.opened is not None:
+            return self.opened
         lookup, decision = self.lookup, self.decision
         return RequestRecord(
             id=self.id,
