@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
 
 log = logging.getLogger("tollhouse.limits")
-_TIMEOUT_S = 0.5  # a request waits no longer than this for a Redis that does not answer
+_TIMEOUT_S = 1.0  # a request waits no longer than this for a Redis that does not answer
 _PROBE_S = 0.5
 
 
@@ -95,7 +95,8 @@ def _connect(url: str) -> "Redis":
             decode_responses=True,
             socket_timeout=_TIMEOUT_S,
             socket_connect_timeout=_TIMEOUT_S,
-            retry=Retry(NoBackoff(), 1),  # once more at once: an idle connection may have been closed
+            retry=Retry(NoBackoff(), 0),  # a step whose answer is lost may have been counted: twice would be wrong
+            protocol=2,  # with 3 the pool hands out connections that were closed while they were idle
         )
     except ValueError as error:
         raise ValueError("store.redis_url is not a Redis URL; write redis://host:6379/0") from error

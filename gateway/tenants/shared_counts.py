@@ -67,6 +67,12 @@ class SharedCounts:
         return cast(Tally, await asyncio.shield(step))
 
     async def settle(self, claim: Claim, tokens: int, cost_nanousd: int) -> tuple[Balance, ...]:
+        """To its end, whoever is cancelled meanwhile: its lease would be renewed for ever."""
+        return cast(
+            tuple[Balance, ...], await asyncio.shield(self._link.spawn(self._settle(claim, tokens, cost_nanousd)))
+        )
+
+    async def _settle(self, claim: Claim, tokens: int, cost_nanousd: int) -> tuple[Balance, ...]:
         if (step := self._steps.get(claim.id)) is not None:
             await asyncio.wait([step])  # its client left; what it takes has to be there before it is given back
         self._leases.pop(claim.id, None)
@@ -84,7 +90,7 @@ class SharedCounts:
             *spending_keys(terms, claim.at),
             *(bucket_key(terms, "tokens", q) for q in terms.tokens),
         ]
-        *found, day, month = await self._link.run_on(scripts.SETTLE, keys, arguments)
+        *found, day, month = await self._link.run(scripts.SETTLE, keys, arguments)
         if allowances:
             self._note_epochs(claim, (day, month))
         if "" in found[::2]:
