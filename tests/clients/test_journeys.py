@@ -1,4 +1,4 @@
-"""Real clients, each in its own language and environment, take the same six steps to the bundled engine and to a good
+"""Real clients, each in its own language and environment, take the same steps to the bundled engine and to a good
 provider, whose answers are known to the letter. Nothing of theirs is changed but address, key and model names.
 """
 
@@ -22,6 +22,7 @@ SCRIPTS = {
     "ai-sdk": "node/ai.mjs",
 }
 CANNOT_DEMAND_CALLS = ("llm",)
+SPEAK_RESPONSES = ("langchain-openai", "litellm", "llm", "openai for node")
 CALLS = [["weather", {"city": city}] for city in CITIES]
 
 Report = dict[str, Any]
@@ -96,6 +97,16 @@ def test_embeddings(engine: Report, provider: Report) -> None:
     cat, kitten, market = went_well(engine["embeddings"])
     assert len(cat) == 384
     assert _dot(cat, kitten) > 0.6 > _dot(cat, market)
+
+
+def test_responses(client: str, engine: Report, provider: Report) -> None:
+    if client not in SPEAK_RESPONSES:
+        assert "responses" not in provider
+        return
+    theirs, ours = went_well(provider["responses"]), went_well(engine["responses"])
+    assert theirs["text"] == "".join(theirs["pieces"]) == HELLO
+    assert ours["text"].strip() == "".join(ours["pieces"]).strip() == engine["chat"]["text"].strip()
+    assert min(len(theirs["pieces"]), len(ours["pieces"])) > 1
 
 
 def test_an_error(engine: Report, provider: Report) -> None:

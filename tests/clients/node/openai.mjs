@@ -54,6 +54,16 @@ async function embeddings() {
   return answer.data.map(({ embedding }) => embedding);
 }
 
+async function responses() {
+  const wanted = { model: way.model, input: HELLO, temperature: 0, max_output_tokens: 100 };
+  const whole = await client.responses.create(wanted);
+  const pieces = [];
+  for await (const event of await client.responses.create({ ...wanted, stream: true })) {
+    if (event.type === "response.output_text.delta") pieces.push(event.delta);
+  }
+  return { text: whole.output_text, pieces };
+}
+
 async function error() {
   try {
     await client.chat.completions.create({ ...wanted, model: way.faulty_model, messages: ask(HELLO) });
@@ -62,4 +72,4 @@ async function error() {
   }
 }
 
-await report({ chat, stream, tools, structured, embeddings, error });
+await report({ chat, stream, tools, structured, embeddings, responses, error });

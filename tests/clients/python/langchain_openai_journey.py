@@ -62,6 +62,14 @@ def embeddings() -> Any:
     return embedder.embed_documents(TEXTS)
 
 
+def responses() -> Any:
+    speaker = ChatOpenAI(model=WAY.model, temperature=0, max_tokens=100, use_responses_api=True, **SERVER)
+    return {
+        "text": speaker.invoke(HELLO).text,
+        "pieces": [piece.text for piece in speaker.stream(HELLO) if piece.text],
+    }
+
+
 def error() -> Any:
     try:
         ChatOpenAI(model=WAY.faulty_model, **SERVER).invoke(HELLO)
@@ -69,4 +77,12 @@ def error() -> Any:
         return {"status": refused.status_code, "code": refused.code, "said": str(refused)}
 
 
-report(chat=chat, stream=stream, tools=tools, structured=structured, embeddings=embeddings, error=error)
+report(
+    chat=chat,
+    stream=stream,
+    tools=tools,
+    structured=structured,
+    embeddings=embeddings,
+    responses=responses,
+    error=error,
+)

@@ -69,6 +69,17 @@ def embeddings() -> Any:
     return [item["embedding"] for item in answer.data]
 
 
+def responses() -> Any:
+    wanted = {"model": f"openai/{WAY.model}", "input": HELLO, "temperature": 0, "max_output_tokens": 100}
+    server = {"api_base": WAY.base_url, "api_key": WAY.key}
+    whole = litellm.responses(**wanted, **server)
+    events = list(litellm.responses(**wanted, **server, stream=True))
+    return {
+        "text": "".join(part.text for item in whole.output if item.type == "message" for part in item.content),
+        "pieces": [event.delta for event in events if event.type == "response.output_text.delta"],
+    }
+
+
 def error() -> Any:
     try:
         ask(HELLO, model=WAY.faulty_model)
@@ -78,4 +89,12 @@ def error() -> Any:
         return {"status": refused.status_code, "said": str(refused)}
 
 
-report(chat=chat, stream=stream, tools=tools, structured=structured, embeddings=embeddings, error=error)
+report(
+    chat=chat,
+    stream=stream,
+    tools=tools,
+    structured=structured,
+    embeddings=embeddings,
+    responses=responses,
+    error=error,
+)

@@ -26,8 +26,9 @@ MODELS = [
         "api_key_name": "openai",
         "supports_schema": True,
         "supports_tools": True,
+        "responses": name == "responder",
     }
-    for name, model in (("tollhouse", WAY.model), ("faulty", WAY.faulty_model))
+    for name, model in (("tollhouse", WAY.model), ("responder", WAY.model), ("faulty", WAY.faulty_model))
 ]
 Path(WAY.home, "extra-openai-models.yaml").write_text(json.dumps(MODELS))  # JSON is YAML
 
@@ -81,9 +82,22 @@ def embeddings() -> Any:
     return [list(vector) for vector in embedder.embed_multi(TEXTS)]
 
 
+def responses() -> Any:
+    whole, streamed = (llm.get_model("responder").prompt(HELLO, stream=stream, **COLD) for stream in (False, True))
+    return {"text": whole.text(), "pieces": [piece for piece in streamed if piece]}
+
+
 def error() -> Any:
     done = command("prompt", "-m", "faulty", HELLO)
     return {"status": int(done.stderr.split("Error code: ")[-1][:3]), "said": done.stderr}
 
 
-report(chat=chat, stream=stream, tools=tools, structured=structured, embeddings=embeddings, error=error)
+report(
+    chat=chat,
+    stream=stream,
+    tools=tools,
+    structured=structured,
+    embeddings=embeddings,
+    responses=responses,
+    error=error,
+)
