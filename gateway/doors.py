@@ -32,23 +32,24 @@ class Doors:
             raise OverloadedError(message, headers={"retry-after": RETRY_AFTER_S})
 
     def enter(self, visitor: Departure) -> None:
+        """Also one that leaves its wait for a stream's first token and comes back to relay it."""
         self._inside.add(visitor)
+        self._empty.clear()
 
     def leave(self, visitor: Departure) -> None:
         self._inside.discard(visitor)
-        if self.closed and not self._inside:
+        if not self._inside:
             self._empty.set()
 
     def close(self) -> None:
         self.closed = True
-        if not self._inside:
-            self._empty.set()
 
     async def emptied(self, timeout_s: float) -> bool:
         """Once nobody is inside; False if somebody still is when the time is over."""
         try:
             async with asyncio.timeout(timeout_s):
-                await self._empty.wait()
+                while self._inside:
+                    await self._empty.wait()
         except TimeoutError:
             return False
         return True

@@ -9,7 +9,7 @@ from gateway.departure import Departure
 from gateway.doors import Doors
 from gateway.errors import OverloadedError
 from tests.faults.misbehaving import Wire
-from tests.faults.misbehaviours import TOKEN
+from tests.faults.misbehaviours import ROLE, STOP, TOKEN
 from tests.support.in_process import Gate, Line, chat
 
 pytestmark = pytest.mark.anyio
@@ -35,6 +35,31 @@ async def test_they_are_empty_once_the_last_one_left() -> None:
     assert await doors.emptied(5)
     await asyncio.gather(*visits)
     assert doors.num_inside == 0
+
+
+async def test_who_comes_right_back_is_waited_for() -> None:
+    """As a stream does between the wait for its first token and its relay."""
+    doors, answer, finish = Doors(), asyncio.Event(), asyncio.Event()
+
+    async def visit() -> None:
+        async with Departure(nobody_leaves, doors):
+            await answer.wait()
+        async with Departure(nobody_leaves, doors):
+            await finish.wait()
+
+    visiting = asyncio.create_task(visit())
+    await asyncio.sleep(0)
+    doors.close()
+    emptied = asyncio.create_task(doors.emptied(5))
+    await asyncio.sleep(0)
+    answer.set()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not emptied.done()
+    assert doors.num_inside == 1
+    finish.set()
+    assert await emptied
+    await visiting
 
 
 async def test_who_is_cleared_out_gets_a_reason() -> None:
@@ -87,6 +112,27 @@ async def test_a_full_house_lets_nobody_in(running: Gate) -> None:
     first.leave()
     await task
     assert (await running.ask(chat())).status == 200
+
+
+async def test_a_stream_without_its_first_token_is_waited_for(running: Gate) -> None:
+    async def on_command(wire: Wire) -> None:
+        await wire.start_events()
+        await wire.event(ROLE)
+        while not running.house.doors.closed:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
+        for event in (TOKEN, STOP):
+            await wire.event(event, 0.05)
+        await wire.end()
+
+    running.upstream.on("on-command", on_command)
+    asking = asyncio.create_task(running.ask(chat("probe/on-command", stream=True)))
+    await running.until(lambda: running.num_sent("on-command") == 1)
+    running.house.doors.close()
+    assert await running.house.doors.emptied(5)
+    assert running.house.doors.num_inside == 0
+    assert (await asking).text == "x"
+    assert running.record.status == "ok"
 
 
 async def test_a_draining_house_lets_nobody_in_and_finishes_what_runs(running: Gate) -> None:
