@@ -105,6 +105,7 @@ def _lifespan(
             app.state.heartbeat = partial(
                 Heartbeat, interval_s=config.server.sse_keepalive_s, patience_s=config.server.slow_client_timeout_s
             )
+            app.state.patience_s = config.server.slow_client_timeout_s
             app.state.max_body_bytes = int(config.server.max_body_mb * 1_000_000)
             watcher = ConfigWatcher(path, config, partial(apply, house))
             task = asyncio.create_task(watcher.run(), name="config-watcher")

@@ -13,6 +13,7 @@ from gateway.bookkeeping import Bookkeeper
 from gateway.catalog import Catalog
 from gateway.config import CacheConfig, Config, LimitsConfig, home
 from gateway.config_check import ConfigError
+from gateway.config_secrets import secrets_of
 from gateway.doors import Doors
 from gateway.engine_check import engine_options
 from gateway.files.files import Files
@@ -27,6 +28,7 @@ from gateway.responses.responses import Responses
 from gateway.store.budgets import select_spending
 from gateway.store.database import Database
 from gateway.store.url import sqlite_url
+from gateway.telemetry.masking import never_show
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.parts import cache_metrics, deployment_metrics, engine_metrics, ledger_metrics
 from gateway.tenants.admin_key import admin_key
@@ -54,6 +56,7 @@ log = logging.getLogger("tollhouse.build")
 
 async def open_house(config: Config, stack: AsyncExitStack) -> House:
     """Opens everything; `stack` closes it in the reverse order. Raises ConfigError and the parts' own errors."""
+    never_show(secrets_of(config))
     state = home()
     state.mkdir(parents=True, exist_ok=True)
     database = Database(config.store.database_url or sqlite_url(state))
@@ -110,6 +113,7 @@ async def open_house(config: Config, stack: AsyncExitStack) -> House:
 
 async def apply(house: House, config: Config) -> None:
     """Takes over a changed config: all of it or, with an exception, nothing but new prices."""
+    never_show(secrets_of(config))
     _refuse_new_engines(config, house.backends)
     providers = _plan(config, house.backends)
     snapshot = _snapshot(config, house.backends, providers, house.snapshot.catalog)

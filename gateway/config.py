@@ -280,6 +280,8 @@ def parse(raw: bytes, source: str = "config.toml") -> Config:
         tree: dict[str, Any] = tomllib.loads(raw.decode("utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError([f"{source}: not valid TOML: {error}"]) from error
+    except RecursionError as error:
+        raise ConfigError([f"{source}: nested too deeply"]) from error
     complain_about_unknown_keys(tree, Config, hidden=("hash",))
     config = convert(tree | {"hash": hashlib.sha256(raw).hexdigest()[:16]}, Config)
     check_references(config)

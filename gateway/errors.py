@@ -137,6 +137,10 @@ class UpstreamRefusal(UpstreamError):
         super().__init__(str(error.get("message") or body), code=None if code is None else str(code))
         self._body = body
 
+    @property
+    def name(self) -> str:
+        return "upstream_refusal"  # the upstream's own code may be any text, and names go into books and metrics
+
     def body(self) -> dict[str, Any]:
         return self._body
 

@@ -18,7 +18,9 @@ from gateway.errors import (
 from gateway.ids import new_id
 from gateway.store.errors import StoreError
 from gateway.telemetry.log import RefusalLine, log_refusal, now
+from gateway.telemetry.masking import mask
 from gateway.telemetry.metrics import Metrics
+from gateway.wire.body import MAX_DEPTH_MESSAGE
 from gateway.wire.messages.errors import error_body
 
 MAX_PATH = 200  # of a path in the log: it is the caller's text
@@ -43,7 +45,7 @@ def turn_away(error: ApiError, method: str, path: str, metrics: Metrics | None) 
         time=now(),
         request_id=new_id(),
         method=method,
-        path=path[:MAX_PATH],
+        path=mask(path[:MAX_PATH]),
         http_status=error.status,
         error_code=error.name,
     )
@@ -57,6 +59,8 @@ def _translate(request: Request[Any, Any, Any], error: Exception) -> ApiError:
     where = f"{request.method} {request.url.path}"
     if isinstance(error, StoreError):
         return OverloadedError("the database is away; please retry later", headers={"retry-after": "5"})
+    if isinstance(error, RecursionError):
+        return InvalidRequestError(MAX_DEPTH_MESSAGE)
     status = error.status_code if isinstance(error, HTTPException) else 500
     if status == 404:
         return NotFoundError(f"Invalid URL ({where})", code="unknown_url")

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from granian.constants import HTTPModes, Interfaces
+from granian.http import HTTP1Settings
 from granian.server.embed import Server
 from litestar import Litestar
 
@@ -19,6 +20,8 @@ log = logging.getLogger("tollhouse.server")
 
 _BACKLOG = 4096
 _MAX_REQUESTS = 65_536  # granian holds back more at a time; limits are ours to set, not the server's
+_MAX_BUFFER_BYTES = 128 * 1024  # of a connection: heads that are longer are refused (431); it is held for each one
+_PATIENCE_S = 30.0
 _LAST_WORDS_S = 2.0  # for answers to end after their engine and connections were closed
 
 
@@ -90,6 +93,7 @@ async def _serve_until(
         websockets=False,
         backlog=_BACKLOG,
         backpressure=_MAX_REQUESTS,
+        http1_settings=_http1(app.state.get("patience_s") or _PATIENCE_S),
         log_enabled=False,
     )
     serving = asyncio.create_task(server.serve(), name="server")
@@ -101,6 +105,11 @@ async def _serve_until(
     if not serving.done():
         await _drain(server, serving, app.state.get("doors") or Doors(), grace_s)
     return serving
+
+
+def _http1(patience_s: float) -> HTTP1Settings:
+    """A head has so long to come, from the connection's opening or the answer before: so idle ones are closed, too."""
+    return HTTP1Settings(header_read_timeout=int(patience_s * 1000), max_buffer_size=_MAX_BUFFER_BYTES)
 
 
 async def _drain(server: Server, serving: "asyncio.Task[None]", doors: Doors, grace_s: float) -> None:

@@ -1,21 +1,15 @@
 """Logging: one JSON line a request on stdout, everything else as text on stderr. Keys and passwords are masked."""
 
 import logging
-import re
 import sys
-import time
 from datetime import UTC, datetime
 
 import msgspec
 
 from gateway.ledger.records import RequestRecord, Status
 from gateway.money import dollars
+from gateway.telemetry.masking import MaskingFormatter
 
-_SECRETS = re.compile(
-    r"(?P<key>\bsk-[A-Za-z0-9_-]{4})[A-Za-z0-9_-]{4,}"
-    r"|(?P<bearer>\b[Bb]earer\s+)(?!sk-)[^\s'\",;]+"
-    r"|(?P<login>://[^\s/:@]*:)[^\s@/]+(?=@)"
-)
 _QUIET = {  # libraries that narrate every request
     "httpx": logging.WARNING,
     "httpcore": logging.WARNING,
@@ -108,27 +102,6 @@ def _write(line: msgspec.Struct) -> None:
         sys.stdout.buffer.flush()
     except (OSError, ValueError):  # a closed pipe, a closed file
         return
-
-
-def mask(text: str) -> str:
-    """API keys keep their first characters, so that people can tell which one it was."""
-    return _SECRETS.sub(_masked, text)
-
-
-class MaskingFormatter(logging.Formatter):
-    """`2026-11-30T06:00:00.000Z WARNING tollhouse.build: text`, tracebacks included, without secrets."""
-
-    converter = staticmethod(time.gmtime)
-
-    def __init__(self) -> None:
-        super().__init__("%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S")
-
-    def format(self, record: logging.LogRecord) -> str:
-        return mask(super().format(record))
-
-
-def _masked(match: re.Match[str]) -> str:
-    return next(kept for kept in match.groups() if kept is not None) + "***"
 
 
 def _line(record: RequestRecord) -> RequestLine:

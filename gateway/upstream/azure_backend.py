@@ -9,6 +9,7 @@ import urllib.parse
 import httpx
 
 from gateway.config import ProviderConfig
+from gateway.errors import NotFoundError
 from gateway.upstream.http_backend import PATHS, HttpBackend, request_head
 
 MAX_ADDRESSES = 1_000  # a glob's deployments are the clients' to name
@@ -25,6 +26,8 @@ class AzureBackend(HttpBackend):
     def _address(self, endpoint: str, model: str) -> tuple[httpx.URL, bytes]:
         known = self._known.get((endpoint, model))
         if known is None:
+            if model in (".", ".."):  # which a URL reads as steps, however they are written
+                raise NotFoundError(f"The deployment {model!r} does not exist", param="model", code="model_not_found")
             if len(self._known) >= MAX_ADDRESSES:
                 self._known.clear()
             url = self._join(f"deployments/{urllib.parse.quote(model, safe='')}/{PATHS[endpoint]}")

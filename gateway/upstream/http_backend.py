@@ -98,6 +98,8 @@ class HttpBackend:
             raise ProtocolFailure("an event stream that was not asked for")
         limit = MAX_BODY_BYTES if status < 300 else MAX_ERROR_BYTES
         body = await answer.whole(limit, provider.idle_timeout_s)
+        if status >= 400 and provider.api_key and provider.api_key.encode() in body:
+            raise ProtocolFailure(f"an HTTP {status} that repeats our key, which is not for the client to see")
         format = passing.JSON if inference.endpoint in passing.PATHS else self.format
         return Reply(status, headers=headers, body=body, format=format)
 

@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from gateway.errors import InvalidRequestError
+from gateway.telemetry.masking import looks_like_a_key
 from gateway.wire.inference import Role
 from gateway.wire.members import decode_members, repeated_key
 
@@ -82,7 +83,20 @@ def decode_body(raw: bytes, decoder: msgspec.json.Decoder[Fields]) -> tuple[dict
     repeated = repeated_key(raw, fields)
     if repeated is not None:
         raise InvalidRequestError(f"The parameter {repeated!r} is given more than once.", param=repeated)
+    if (misread := _misread_key(fields, decoder)) is not None:
+        raise InvalidRequestError(f"The parameter {misread!r} has to be written in lower case.", param=misread)
     return fields, typed
+
+
+def _misread_key(fields: Mapping[str, msgspec.Raw], decoder: msgspec.json.Decoder[Any]) -> str | None:
+    """A key that is a known one but for its case. Servers in Go read it so (encoding/json, by Unicode's folding), and
+    would take a "Model" for the model that was judged and priced here.
+    """
+    names = "".join(fields)
+    if names.isascii() and names.islower():
+        return None
+    known = decoder.type.__struct_encode_fields__
+    return next((name for name in fields if name not in known and name.casefold() in known), None)
 
 
 def _check_work(raw: bytes) -> None:
@@ -103,6 +117,8 @@ def check_model(model: str) -> None:
         raise InvalidRequestError("you must provide a model parameter", param="model")
     if len(model) > 256 or not model.isprintable():
         raise InvalidRequestError("Invalid value for 'model': not a model's name.", param="model")
+    if looks_like_a_key(model):  # a slip that happens, and the name goes into the books
+        raise InvalidRequestError("Invalid value for 'model': this looks like an API key.", param="model")
 
 
 def check_stop(stop: str | list[str] | None) -> tuple[str, ...]:

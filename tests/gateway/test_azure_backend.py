@@ -8,6 +8,7 @@ import pytest
 
 from gateway.config import ProviderConfig, parse
 from gateway.config_check import ConfigError
+from gateway.errors import NotFoundError
 from gateway.upstream.azure_backend import AzureBackend
 from gateway.upstream.first_token import is_prelude
 from gateway.upstream.types import Outbound
@@ -170,3 +171,13 @@ def test_a_base_url_of_another_shape_is_refused() -> None:
     for path in ("/openai", "/openai/v1"):
         with pytest.raises(ConfigError, match="without /openai"):
             parse(AZURE.replace("{base}", f"https://x.openai.azure.com{path}").encode())
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+async def test_a_deployment_can_not_lead_out_of_its_folder(
+    backend: AzureBackend, upstream: MisbehavingUpstream, name: str
+) -> None:
+    inference = parse_chat(json.dumps(chat("ours")).encode())
+    with pytest.raises(NotFoundError):
+        await backend.send(Outbound(request_id="r", inference=inference, upstream_model=name))
+    assert upstream.received == []

@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from gateway.ledger.records import RequestRecord
-from gateway.telemetry.log import MaskingFormatter, RequestLine, configure_logging, log_request, mask
+from gateway.telemetry.log import RequestLine, configure_logging, log_request
+from gateway.telemetry.masking import MaskingFormatter, mask, never_show
 from gateway.wire.usage import Usage
 
 RECORD = RequestRecord(
@@ -83,6 +84,24 @@ def test_a_traceback_is_masked_too() -> None:
     text = MaskingFormatter().format(record)
     assert "ValueError: bad key sk-th-g***" in text
     assert "gyIbcRRi" not in text
+
+
+def test_our_own_secrets_are_masked_whatever_they_look_like() -> None:
+    never_show(["0d3b5a6e9c41", "0d3b5a6e9c41ff00", "a+b(c)*d?", "short"])
+    assert mask("key 0d3b5a6e9c41ff00, 0d3b5a6e9c41 or a+b(c)*d?: short") == "key ***, *** or ***: short"
+    assert mask("sk-proj-abcdefghijklmnop") == "sk-proj***"
+
+
+@pytest.mark.parametrize("cut", ["\n", "\r", "\r\n", "\x0b", "\x0c", "\x1c", "\x85", "\u2028"])
+def test_nobody_forges_a_line(cut: str) -> None:
+    forged = "2026-11-30T06:00:00.000Z INFO tollhouse.audit: key revoked"
+    record = logging.LogRecord("tollhouse.x", logging.WARNING, "", 0, "no such path: %s", (f"/{cut}{forged}",), None)
+    assert not any(line.startswith("2026-11-30T06:00") for line in MaskingFormatter().format(record).splitlines())
+
+
+def test_a_terminal_obeys_nobody() -> None:
+    record = logging.LogRecord("tollhouse.x", logging.WARNING, "", 0, "no model %s", ("\x1b]0;title\x07\x9b2J",), None)
+    assert MaskingFormatter().format(record).isprintable()
 
 
 def test_libraries_do_not_narrate(quiet_root: logging.Logger, monkeypatch: pytest.MonkeyPatch) -> None:
