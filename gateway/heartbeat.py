@@ -24,8 +24,8 @@ class Heartbeat:
     """
 
     __slots__ = (
-        "_beat", "_head", "_interval_s", "_latest", "_loop", "_patience_s", "_send", "_sending", "_timer", "on_stuck",
-        "opened",
+        "_beat", "_head", "_interval_s", "_latest", "_loop", "_patience_s", "_send", "_sending", "_timer", "_why",
+        "on_stuck", "opened",
     )  # fmt: skip
 
     def __init__(self, send: Any, interval_s: float, patience_s: float) -> None:
@@ -39,6 +39,7 @@ class Heartbeat:
         self._beat: asyncio.Task[None] | None = None
         self._sending = False
         self._latest = 0.0  # when a message was begun or done
+        self._why: ClientClosedRequest | None = None  # the client was reported: nothing is sent to it any more
 
     def begin(self, head: Head) -> None:
         """The answer will be a stream; `head` gives the headers that it would have if it were opened now."""
@@ -66,9 +67,12 @@ class Heartbeat:
             self._beat.cancel()
 
     async def __call__(self, message: dict[str, Any]) -> None:
+        """Raises ClientClosedRequest where nobody reads."""
         if self._head is None:
             await self._whole(message)
             return
+        if self._why is not None:
+            raise self._why
         if self._beat is not None:
             await self._beat
             self._beat = None
@@ -76,6 +80,10 @@ class Heartbeat:
             if self.opened:
                 return
             self.opened = True
+        elif not message.get("more_body", False):
+            self.stop()
+            await self._whole(message)
+            return
         await self._pass_on(message)
 
     async def _pass_on(self, message: dict[str, Any]) -> None:
@@ -107,8 +115,14 @@ class Heartbeat:
         self._set_timer()
 
     def _report(self) -> None:
+        self._why = self._read_nothing()
+        if self._beat is not None:
+            self._beat.cancel()
         if self.on_stuck is not None:
-            self.on_stuck(ClientClosedRequest(f"the client read nothing for {self._patience_s:g} s"))
+            self.on_stuck(self._why)
+
+    def _read_nothing(self) -> ClientClosedRequest:
+        return ClientClosedRequest(f"the client read nothing for {self._patience_s:g} s")
 
     async def _speak(self) -> None:
         assert self._head is not None
@@ -130,4 +144,4 @@ class Heartbeat:
                 async with asyncio.timeout(self._patience_s):
                     await self._send(message | {"body": piece, "more_body": more})
         except TimeoutError:
-            raise ClientClosedRequest(f"the client read nothing for {self._patience_s:g} s") from None
+            raise self._read_nothing() from None

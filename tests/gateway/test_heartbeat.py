@@ -111,6 +111,27 @@ async def test_a_long_body_goes_in_pieces_that_must_be_taken() -> None:
         await Heartbeat(Stuck(2).send, 0, 0.05)(body(whole, more=False))
 
 
+async def test_nothing_is_said_behind_the_last_message() -> None:
+    line = Line()
+    heartbeat = Heartbeat(line.send, 0.02, 5)
+    heartbeat.begin(lambda: HEAD)
+    await heartbeat(START)
+    await heartbeat(body(b"data: 1\n\n", more=False))
+    await asyncio.sleep(0.1)
+    assert (line.body, line.closed) == (b"data: 1\n\n", True)
+
+
+async def test_who_did_not_take_a_comment_is_sent_nothing_more() -> None:
+    line, reported = Stuck(1), asyncio.Event()
+    heartbeat = Heartbeat(line.send, 0.02, 0.1)
+    heartbeat.on_stuck = lambda error: reported.set()
+    heartbeat.begin(lambda: HEAD)
+    await asyncio.wait_for(reported.wait(), 5)
+    async with asyncio.timeout(5):
+        with pytest.raises(ClientClosedRequest, match="read nothing"):
+            await heartbeat(body(b"data: 1\n\n", more=False))
+
+
 # Through the pipeline.
 
 
@@ -204,6 +225,25 @@ async def test_whole_answers_hear_no_heartbeat(pulsing: Gate) -> None:
     pulsing.upstream.on("late-whole", late)
     line = await pulsing.ask(chat("probe/late-whole"))
     assert line.json == {"choices": [{"message": {"content": "ok"}}]}
+
+
+async def test_a_hit_that_is_told_as_a_stream_ends_all_talk(pulsing: Gate) -> None:
+    await pulsing.ask(chat("probe/ok"))
+    line = await pulsing.ask(chat("probe/ok", stream=True))
+    assert line["x-tollhouse-cache"] == "hit-exact"
+    told = line.body
+    await asyncio.sleep(0.15)
+    assert line.body == told
+
+
+async def test_a_client_that_does_not_even_read_comments_frees_everything(pulsing: Gate, slow_start: None) -> None:
+    pulsing.patience_s = 0.1
+    try:
+        async with asyncio.timeout(5):
+            await pulsing.ask(chat("probe/late", stream=True), line=Stuck(1))
+    finally:
+        pulsing.patience_s = 30.0
+    assert (pulsing.record.status, pulsing.record.http_status) == ("cancelled", 499)
 
 
 async def test_a_client_that_does_not_read_frees_everything(gate: Gate) -> None:
