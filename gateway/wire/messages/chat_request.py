@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from gateway.errors import InvalidRequestError
+from gateway.wire.body import invalid
 from gateway.wire.inference import Inference
 from gateway.wire.messages.chat_turns import Turns
 from gateway.wire.messages.tools import anthropic_tool_choice, anthropic_tools
@@ -90,7 +91,10 @@ def _translated(inference: Inference, chat: dict[str, Any]) -> dict[str, Any]:
 
 
 def _output_config(chat: dict[str, Any]) -> dict[str, Any]:
-    config: dict[str, Any] = dict(chat.get("output_config") or {})
+    given = chat.get("output_config") or {}
+    if not isinstance(given, dict):
+        raise invalid("output_config", "expected an object")
+    config: dict[str, Any] = dict(given)
     effort = chat.get("reasoning_effort")
     if effort not in (None, "none"):
         config["effort"] = "low" if effort == "minimal" else effort

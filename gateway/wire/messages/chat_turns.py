@@ -98,7 +98,7 @@ def _call(call: dict[str, Any], where: str) -> dict[str, Any]:
     function = call["function"]
     try:
         arguments: Any = msgspec.json.decode(function["arguments"] or "{}")
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         arguments = None
     if not isinstance(arguments, dict):
         raise invalid(f"{where}.function.arguments", "expected a JSON object")

@@ -93,7 +93,8 @@ class MessageEvents:
             self._open, self._arguments = piece.block, ""
             yield {"type": "content_block_start", "index": self._index, "content_block": _empty(piece)}
         if piece.text:
-            self._arguments += piece.text
+            if piece.kind == "tool_use":
+                self._arguments += piece.text
             yield {"type": "content_block_delta", "index": self._index, "delta": _delta(piece)}
 
     def _close(self) -> Iterator[dict[str, Any]]:

@@ -3,11 +3,13 @@
 The request itself stays beside the translation, byte for byte, for a provider of the same API.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
+from gateway.errors import InvalidRequestError
 from gateway.wire.body import Probability, check_model, decode_body, invalid, member, missing
 from gateway.wire.inference import Inference, Message, Native
 from gateway.wire.members import decode_members
@@ -52,6 +54,22 @@ _UNHEARD = frozenset(
     )
 )
 _ANTHROPICS_OWN = frozenset(("container", "mcp_servers", "inference_geo"))
+CHATS_OWN = {  # chat's name for it -> where it stands here: beside the translation it would say something else
+    "n": None,
+    "max_completion_tokens": "max_tokens",
+    "stop": "stop_sequences",
+    "stream_options": None,
+    "response_format": "output_config.format",
+    "reasoning_effort": "output_config.effort",
+    "parallel_tool_calls": "tool_choice.disable_parallel_tool_use",
+    "functions": "tools",
+    "function_call": "tool_choice",
+    "logprobs": None,
+    "top_logprobs": None,
+    "modalities": None,
+    "audio": None,
+    "prediction": None,
+}
 
 _decoder = msgspec.json.Decoder(_Fields)
 
@@ -62,6 +80,7 @@ def parse_messages(raw: bytes, headers: tuple[tuple[str, str], ...] = (), *, cou
     """
     fields, body = decode_body(raw, _decoder)
     check_model(body.model)
+    _refuse_chats_own(fields)
     if body.max_tokens is None and not counting:
         raise missing("max_tokens")
     conversation = Conversation()
@@ -93,6 +112,16 @@ def parse_messages(raw: bytes, headers: tuple[tuple[str, str], ...] = (), *, cou
         tools=chat.get("tools"),
         needs=frozenset(needs),
     )
+
+
+def _refuse_chats_own(fields: Mapping[str, msgspec.Raw]) -> None:
+    """In whatever case: there are servers that read keys so."""
+    for name in fields:
+        if name.casefold() in CHATS_OWN:
+            here = CHATS_OWN[name.casefold()]
+            instead = f" In the Messages API it is '{here}'." if here else ""
+            message = f"Unsupported parameter: '{name}'.{instead}"
+            raise InvalidRequestError(message, param=name, code="unsupported_parameter")
 
 
 def _chat(body: _Fields, conversation: Conversation) -> dict[str, Any]:

@@ -128,7 +128,7 @@ class Conversation:
     def _document(self, block: dict[str, Any], where: str) -> list[dict[str, Any]]:
         source = member(block, "source", dict, where)
         kind = member(source, "type", str, f"{where}.source")
-        if (block.get("citations") or {}).get("enabled"):
+        if block.get("citations") is not None and member(block, "citations", dict, where).get("enabled"):
             self.lose("citations")
         if kind == "text":
             return [{"type": "text", "text": member(source, "data", str, f"{where}.source")}]

@@ -189,6 +189,13 @@ def test_what_asks_for_nothing_harms_nobody(fields: dict[str, Any]) -> None:
     assert told(**fields) == told()
 
 
+@pytest.mark.parametrize("config", ["high", [1], 7])
+def test_an_output_config_that_is_none(config: Any) -> None:
+    with pytest.raises(InvalidRequestError) as refused:
+        told(output_config=config)
+    assert refused.value.param == "output_config"
+
+
 @pytest.mark.parametrize(
     ("message", "param"),
     [
@@ -201,6 +208,10 @@ def test_what_asks_for_nothing_harms_nobody(fields: dict[str, Any]) -> None:
         (said("function", "x", name="f"), "messages[0]"),
         (
             said("assistant", None, tool_calls=[{"id": "a", "function": {"name": "f", "arguments": "{"}}]),
+            "messages[0].tool_calls[0].function.arguments",
+        ),
+        (
+            said("assistant", None, tool_calls=[{"id": "a", "function": {"name": "f", "arguments": '{"a":' * 10**5}}]),
             "messages[0].tool_calls[0].function.arguments",
         ),
         (

@@ -71,6 +71,16 @@ def test_the_clients_own_request_stays_beside_it() -> None:
     assert json.loads(inference.raw)["x_new"] == [1.5]  # nobody here knows it, so it goes on
 
 
+@pytest.mark.parametrize(
+    "fields", [{"n": 100}, {"max_completion_tokens": 10**6}, {"stream_options": {"include_usage": False}}, {"N": 2}]
+)
+def test_a_chats_own_words_are_no_way_past_the_limits(fields: dict[str, Any]) -> None:
+    """They would go on as fields that nobody knows, and say more than was reserved for."""
+    with pytest.raises(InvalidRequestError, match="Unsupported parameter") as caught:
+        parse("Hi", stream=True, **fields)
+    assert [caught.value.param] == list(fields)
+
+
 def test_blocks_of_a_user() -> None:
     (message,) = chat(turn("user", text("What is this?"), {"type": "image", "source": PIXEL}))["messages"]
     assert message["content"] == [
@@ -97,6 +107,14 @@ def test_documents() -> None:
         {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERg=="}}
     ]
     assert inference.needs == {"files"}
+
+
+@pytest.mark.parametrize("citations", ["yes", [1], 7])
+def test_citations_that_are_none(citations: Any) -> None:
+    block = {"type": "document", "source": {"type": "text", "data": "words"}, "citations": citations}
+    with pytest.raises(InvalidRequestError) as caught:
+        parse(turn("user", block))
+    assert caught.value.param == "messages[0].content[0].citations"
 
 
 def test_a_round_of_tools() -> None:
