@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.books import CONFIG, CountingUpstream, Crowd, audit, counting_upstream, tell
+from tests.support.audit import audit, tell
+from tests.support.books import CONFIG, CountingUpstream, Crowd, counting_upstream
 from tests.support.server import Gateway
 
 pytestmark = pytest.mark.anyio

@@ -11,7 +11,8 @@ import tempfile
 from pathlib import Path
 
 from tests.conftest import PostgresServer
-from tests.support.books import CONFIG, Crowd, audit, counting_upstream
+from tests.support.audit import audit
+from tests.support.books import CONFIG, Crowd, counting_upstream
 from tests.support.server import Gateway
 
 NUM_MOMENTS = 20
