@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, event, text
+from sqlalchemy import Connection, Select, Table, event, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import StaticPool
 
@@ -17,6 +17,7 @@ from gateway.store.url import parse_url
 
 Transaction = AsyncConnection  # what `Database.write` hands out: all that is done in it happens, or nothing
 
+_WRITES = "tollhouse_write"  # the execution option of a connection that `write` hands out
 _BUSY_TIMEOUT_MS = 10_000
 _CONNECT_TIMEOUT_S = 5.0
 _COMMAND_TIMEOUT_S = 60.0
@@ -30,6 +31,9 @@ class Database:
         self._url = parse_url(url)
         self.dialect = self._url.get_backend_name()
         self._engine = self._create_engine()
+        self._reader = self._engine
+        if self.dialect == "postgresql":  # where each statement would see a state of its own
+            self._reader = self._engine.execution_options(isolation_level="REPEATABLE READ")
 
     async def open(self) -> None:
         """Connects and brings the schema to its head; safe when several gateways do so at once."""
@@ -48,9 +52,9 @@ class Database:
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
-        """A connection in one consistent read. Raises StoreUnavailable."""
+        """A connection in one consistent read: all of it sees what its first statement saw. Raises StoreUnavailable."""
         with translated():
-            async with self._engine.connect() as connection:
+            async with self._reader.connect() as connection:
                 yield connection
 
     @asynccontextmanager
@@ -58,7 +62,7 @@ class Database:
         """One transaction, committed at the end. Raises StoreUnavailable or RowRefused: nothing is changed then."""
         with translated():
             async with self._engine.connect() as plain:
-                connection = await plain.execution_options(tollhouse_write=True)
+                connection = await plain.execution_options(**{_WRITES: True})
                 async with connection.begin():
                     yield connection
 
@@ -99,6 +103,13 @@ class Database:
         raise StoreUnavailable("the database file stays locked by another process")
 
 
+def kept_from_others(query: Select[Any], connection: AsyncConnection, *, of: Table) -> Select[Any]:
+    """Inside `Database.write`, nobody else changes the found rows of `of` before it ends; a read waits for nobody."""
+    assert connection.sync_connection is not None
+    writes = connection.sync_connection.get_execution_options().get(_WRITES, False)
+    return query.with_for_update(of=of) if writes else query
+
+
 def _prepare_sqlite(connection: Any, _record: Any) -> None:
     connection.isolation_level = None  # we say BEGIN ourselves: the driver would leave DDL outside the transaction
     cursor = connection.cursor()
@@ -110,5 +121,5 @@ def _prepare_sqlite(connection: Any, _record: Any) -> None:
 
 def _begin_sqlite(connection: Connection) -> None:
     # A writer takes the lock at once: upgrading a read transaction later fails instead of waiting.
-    writes = connection.get_execution_options().get("tollhouse_write", False)
+    writes = connection.get_execution_options().get(_WRITES, False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

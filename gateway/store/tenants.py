@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import Row, delete, func, insert, select, update
 
-from gateway.store.database import Database, Transaction
+from gateway.store.database import Database, Transaction, kept_from_others
 from gateway.store.tables import keys, teams, tenants
 from gateway.store.versions import bump
 from gateway.tenants.types import Limits, Team, Tenant
@@ -42,8 +42,8 @@ async def select_tenants(database: Database) -> list[Tenant]:
 
 
 async def select_tenant(transaction: Transaction, name: str) -> Tenant | None:
-    """Inside a writing transaction, nobody else changes it before that ends."""
-    row = (await transaction.execute(select(tenants).where(tenants.c.name == name).with_for_update())).first()
+    query = kept_from_others(select(tenants).where(tenants.c.name == name), transaction, of=tenants)
+    row = (await transaction.execute(query)).first()
     return tenant_of(row) if row is not None else None
 
 
@@ -71,9 +71,8 @@ async def update_team(transaction: Transaction, team: Team) -> None:
 
 
 async def select_team(transaction: Transaction, tenant_id: str, name: str) -> Team | None:
-    """Inside a writing transaction, nobody else changes it before that ends."""
-    query = select(teams).where(teams.c.tenant_id == tenant_id, teams.c.name == name).with_for_update()
-    row = (await transaction.execute(query)).first()
+    query = select(teams).where(teams.c.tenant_id == tenant_id, teams.c.name == name)
+    row = (await transaction.execute(kept_from_others(query, transaction, of=teams))).first()
     return team_of(row) if row is not None else None
 
 

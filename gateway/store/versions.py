@@ -5,7 +5,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Literal
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import select
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.store.database import Database
@@ -18,11 +19,12 @@ log = logging.getLogger("tollhouse.store")
 
 async def bump(connection: AsyncConnection, topic: Topic) -> None:
     """In the transaction of the change itself, so that nobody sees the number before the change."""
-    found = await connection.execute(
-        update(versions).where(versions.c.topic == topic).values(version=versions.c.version + 1)
+    insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+    await connection.execute(
+        insert(versions)
+        .values(topic=topic, version=1)
+        .on_conflict_do_update(index_elements=[versions.c.topic], set_={"version": versions.c.version + 1})
     )
-    if found.rowcount == 0:
-        await connection.execute(insert(versions).values(topic=topic, version=1))
 
 
 async def current(database: Database, topic: Topic) -> int:
@@ -63,12 +65,16 @@ class VersionWatch:
             self._seen = version
 
     async def poll(self) -> None:
-        """Looks now, whatever the interval. A database that is away is noted, not raised."""
+        """Looks now, whatever the interval. A database that is away is noted, not raised, and so is a fault of ours.
+
+        A watch that had ended would let in for ever whom an administrator has locked out.
+        """
         try:
             await self._poll()
-        except StoreError as error:
+        except Exception as error:
             if self.error is None:
-                log.warning("%s stay as they were last read: %s", self._topic, error)
+                fault = None if isinstance(error, StoreError) else error
+                log.warning("%s stay as they were last read: %s", self._topic, error, exc_info=fault)
             self.error = str(error)
             return
         if self.error is not None:

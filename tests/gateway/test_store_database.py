@@ -1,5 +1,6 @@
 """Databases by URL: clear words for useless ones, and the settings that SQLite needs."""
 
+import asyncio
 import importlib.util
 from pathlib import Path
 
@@ -9,6 +10,10 @@ from sqlalchemy import text
 from gateway.store.database import Database
 from gateway.store.errors import RowRefused, StoreConfigError, StoreUnavailable
 from gateway.store.url import parse_url, sqlite_url
+from gateway.store.versions import VersionWatch, bump, current
+from gateway.tenants import registry
+from gateway.tenants.audit import Target, acting
+from gateway.tenants.registry.find import find_tenant
 
 
 @pytest.mark.parametrize(
@@ -92,4 +97,74 @@ async def test_a_database_that_does_not_exist_is_named(postgres_url: str) -> Non
     database = Database(postgres_url + "_missing")
     with pytest.raises(StoreConfigError, match="does not exist"):
         await database.open()
+    await database.aclose()
+
+
+@pytest.mark.anyio
+async def test_a_read_sees_one_state_throughout(database_url: str) -> None:
+    """Keys are read after their tenants: a key of a tenant that came in between would stand alone."""
+    database = Database(database_url)
+    await database.open()
+    count = text("SELECT COUNT(*) FROM versions")
+    async with database.read() as reading:
+        before = await reading.scalar(count)
+        async with database.write() as writing:
+            await writing.execute(text("INSERT INTO versions (topic, version) VALUES ('new', 1)"))
+        assert await reading.scalar(count) == before
+    async with database.read() as reading:
+        assert await reading.scalar(count) == before + 1
+    await database.aclose()
+
+
+@pytest.mark.anyio
+async def test_a_read_does_not_wait_for_a_write(database_url: str) -> None:
+    database = Database(database_url)
+    await database.open()
+    await registry.create_tenant(database, "acme")
+    async with acting(database) as act:
+        await find_tenant(act.transaction, "acme")
+        async with asyncio.timeout(5):
+            assert (await registry.get_tenant(database, "acme")).name == "acme"
+        act.note("nothing.done", target=Target("", ""))
+    await database.aclose()
+
+
+@pytest.mark.anyio
+async def test_a_topic_that_is_new_to_two_at_once_grows_twice(database_url: str) -> None:
+    database = Database(database_url)
+    await database.open()
+    async with database.write() as connection:
+        await connection.execute(text("DELETE FROM versions WHERE topic = 'budgets'"))
+
+    async def change() -> None:
+        async with database.write() as connection:
+            await bump(connection, "budgets")
+            await asyncio.sleep(0.05)  # meanwhile the other one arrives
+
+    await asyncio.gather(change(), change())
+    assert await current(database, "budgets") == 2
+    await database.aclose()
+
+
+@pytest.mark.anyio
+async def test_a_watch_outlives_whatever_its_reading_raises(sqlite_url: str) -> None:
+    database = Database(sqlite_url)
+    await database.open()
+    outcomes: list[Exception | None] = [None, KeyError("a row that makes no sense"), None]
+    has_read = asyncio.Event()
+
+    async def reload() -> None:
+        outcome = outcomes.pop(0)
+        if outcome is not None:
+            raise outcome
+        has_read.set()
+
+    watch = VersionWatch(database, "tenants", reload, 0.01)
+    await watch.start()
+    has_read.clear()
+    await registry.create_tenant(database, "acme")
+    async with asyncio.timeout(5):
+        await has_read.wait()
+    assert watch.error is None
+    await watch.aclose()
     await database.aclose()

@@ -49,7 +49,9 @@ class Line:
 async def line(redis_url: str) -> AsyncIterator[Line]:
     made = Line()
     port = int(redis_url.rpartition(":")[2].partition("/")[0])
-    async with await asyncio.start_server(lambda *ends: made.relay(*ends, port), "127.0.0.1", 0) as server:
+    async with await asyncio.start_server(
+        lambda reader, writer: made.relay(reader, writer, port), "127.0.0.1", 0
+    ) as server:
         made.url = f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}/0"
         yield made
 
