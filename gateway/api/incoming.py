@@ -7,6 +7,7 @@ from typing import Any
 
 from gateway.errors import ClientClosedRequest, MethodNotAllowedError, PayloadTooLarge, RequestTimeout
 from gateway.tenants.types import Principal
+from gateway.time_limit import TimeLimit
 
 # A client that sends a byte and falls silent, or one byte at a time, would hold its connection for ever: so a body has
 # a while to begin in, and what has come buys more (as in Apache's mod_reqtimeout: body=20,MinRate=...).
@@ -60,7 +61,7 @@ async def read_body(scope: Any, receive: Any, limit: int) -> bytes:
     elif int(announced) > limit:
         raise _too_large(limit)
     try:
-        async with asyncio.timeout(PATIENCE_S) as patience:
+        with TimeLimit(PATIENCE_S) as patience:
             message = await receive()
             body: bytes = message.get("body", b"")
             if announced and len(body) == int(announced) <= limit:
@@ -70,9 +71,9 @@ async def read_body(scope: Any, receive: Any, limit: int) -> bytes:
         raise RequestTimeout("The request's body came too slowly.") from error
 
 
-async def _read_pieces(message: Any, receive: Any, limit: int, patience: asyncio.Timeout) -> bytes:
+async def _read_pieces(message: Any, receive: Any, limit: int, patience: TimeLimit) -> bytes:
     pieces = bytearray()
-    latest_begin = patience.when() or 0.0
+    latest_begin = patience.when
     while True:
         if message["type"] == "http.disconnect":
             raise ClientClosedRequest("the client closed the connection")
@@ -81,7 +82,7 @@ async def _read_pieces(message: Any, receive: Any, limit: int, patience: asyncio
             raise _too_large(limit)
         if not message.get("more_body"):
             return bytes(pieces)
-        patience.reschedule(latest_begin + len(pieces) / MIN_BYTES_PER_S)
+        patience.move_to(latest_begin + len(pieces) / MIN_BYTES_PER_S)
         message = await receive()
 
 

@@ -10,6 +10,7 @@ import msgspec
 from gateway.errors import ApiError
 from gateway.ids import new_id
 from gateway.ledger.records import AttemptRecord, Status
+from gateway.time_limit import TimeLimit
 from gateway.upstream.deployment import AttemptObserver, Deployment, Served, milliseconds_since
 from gateway.upstream.errors import ProtocolFailure, UpstreamFailure
 from gateway.upstream.types import Dispatch, Outbound, Reply
@@ -23,7 +24,7 @@ class Caller:
     """Makes the calls of one request, one after the other. `limit` is the deadline of them all."""
 
     def __init__(
-        self, outbound_for: Callable[[Deployment], Outbound], observer: AttemptObserver, limit: asyncio.Timeout
+        self, outbound_for: Callable[[Deployment], Outbound], observer: AttemptObserver, limit: TimeLimit
     ) -> None:
         self._outbound_for = outbound_for
         self._observer = observer
@@ -82,7 +83,7 @@ class Caller:
         has_left = outbound.dispatch.has_left
         if not isinstance(error, asyncio.CancelledError):
             return "error", "internal_error"
-        if self._limit.expired():
+        if self._limit.expired:
             return "error", "timeout_deadline" if has_left else "timeout_connect"
         return "cancelled", "cancelled" if has_left else "cancelled_unsent"
 

@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable, Sequence
 
 from gateway.errors import OverloadedError, UpstreamError, UpstreamTimeout
+from gateway.time_limit import TimeLimit
 from gateway.upstream.attempt import Caller
 from gateway.upstream.deployment import AttemptObserver, Deployment, Served
 from gateway.upstream.fleet import Fleet
@@ -40,13 +41,13 @@ async def run(
     assert fleets
     if deadline_s is None:
         deadline_s = usual_deadline_s(fleets)
-    limit = asyncio.timeout(deadline_s)
+    limit = TimeLimit(deadline_s)
     caller = Caller(outbound_for, observer, limit)
     try:
-        async with limit:
+        with limit:
             return await _Attempts(caller, limit, stream).serve(fleets)
     except TimeoutError:
-        if not limit.expired():
+        if not limit.expired:
             raise
         raise UpstreamTimeout(f"No answer within {deadline_s:g} s. Tried: {caller.summary()}") from None
 
@@ -57,7 +58,7 @@ def usual_deadline_s(fleets: Sequence[Fleet]) -> float:
 
 
 class _Attempts:
-    def __init__(self, caller: Caller, limit: asyncio.Timeout, stream: bool) -> None:
+    def __init__(self, caller: Caller, limit: TimeLimit, stream: bool) -> None:
         self._caller = caller
         self._limit = limit
         self._stream = stream
@@ -102,8 +103,7 @@ class _Attempts:
         wait_s = max(_backoff(retry), asked_s)
         if not failed.retryable or asked_s > MAX_RETRY_AFTER_S or deployment.breaker.open_for_s > wait_s:
             return False
-        deadline = self._limit.when()
-        if deadline is not None and asyncio.get_running_loop().time() + wait_s >= deadline:
+        if asyncio.get_running_loop().time() + wait_s >= self._limit.when:
             return False
         await asyncio.sleep(wait_s)
         return True

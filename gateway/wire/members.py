@@ -16,8 +16,6 @@ _NEXT = re.compile(rb"[ \t\n\r]*," + _KEY)
 _OPEN = re.compile(rb"[ \t\n\r]*\{")
 _CLOSE = re.compile(rb"[ \t\n\r]*\}[ \t\n\r]*\Z")
 
-_SHORT = 8192  # bytes
-
 decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 """Bytes of an object -> its members' undecoded values, in order of first appearance; the last of equal keys wins."""
 
@@ -57,11 +55,8 @@ def locate(raw: bytes, fields: Mapping[str, msgspec.Raw]) -> dict[str, Member]:
 
 
 def repeated_key(raw: bytes, fields: Mapping[str, msgspec.Raw]) -> str | None:
-    """The repeated key, if there is one. Cheap where the object is written without spaces."""
-    # Every member costs at least its value, its key, two quotes and a colon: if those and the commas fill the object,
-    # no member is left over.
-    length = sum(map(len, fields.values())) + sum(map(len, fields)) + 4 * len(fields) + 1
-    if length == len(raw) or _named_once(raw, fields):
+    """The repeated key, if there is one. Cheap where the object has no spaces, or Python's."""
+    if _is_written_plainly(raw, fields):
         return None
     try:
         locate(raw, fields)
@@ -70,11 +65,10 @@ def repeated_key(raw: bytes, fields: Mapping[str, msgspec.Raw]) -> str | None:
     return None
 
 
-def _named_once(raw: bytes, fields: Mapping[str, msgspec.Raw]) -> bool:
-    """Sure, and cheap in short objects: within a string every quote is escaped, and a plain name has one spelling."""
-    if len(raw) > _SHORT or b"\\u" in raw:
-        return False
-    return all(name.isidentifier() and raw.count(b'"%b"' % name.encode()) == 1 for name in fields)
+def _is_written_plainly(raw: bytes, fields: Mapping[str, msgspec.Raw]) -> bool:
+    """Whether these members and nothing else make up `raw`, without spaces or with those that Python's json puts."""
+    comma, member = (b", ", b'"%b": %b') if b'": ' in raw[:64] else (b",", b'"%b":%b')
+    return raw == b"{%b}" % comma.join([member % (name.encode(), value) for name, value in fields.items()])
 
 
 def replace(raw: bytes, changes: list[tuple[int, int, bytes]]) -> bytes:

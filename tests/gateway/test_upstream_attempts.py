@@ -21,6 +21,7 @@ from gateway.errors import (
     UpstreamTimeout,
 )
 from gateway.ledger.records import AttemptRecord
+from gateway.time_limit import TimeLimit
 from gateway.upstream.attempts import Deployment, Fleet, Served, run
 from gateway.upstream.breaker import Breaker
 from gateway.upstream.http_backend import HttpBackend
@@ -335,14 +336,13 @@ async def test_all_candidates_share_one_deadline(house: House) -> None:
 async def test_the_deadline_is_never_shorter_than_a_candidates_own(
     house: House, monkeypatch: pytest.MonkeyPatch, totals: tuple[float | None, ...], deadline_s: float
 ) -> None:
-    given: list[float | None] = []
-    timeout = asyncio.timeout
+    given: list[float] = []
 
-    def noted(seconds: float | None) -> asyncio.Timeout:
+    def noted(seconds: float) -> TimeLimit:
         given.append(seconds)
-        return timeout(seconds)
+        return TimeLimit(seconds)
 
-    monkeypatch.setattr("gateway.upstream.attempts.asyncio.timeout", noted)
+    monkeypatch.setattr("gateway.upstream.attempts.TimeLimit", noted)
     await house.ask(*(dataclasses.replace(house.deployment("ok"), total_timeout_s=total) for total in totals))
     assert given[0] == deadline_s
 
