@@ -23,7 +23,9 @@ class NewRows:
         self._sql = str(compiled)
         self._in_order = itemgetter(*compiled.positiontup)
         self._to_driver: dict[str, Callable[[Any], Any]] = {
-            name: convert for name in names if (convert := table.c[name].type.bind_processor(dialect)) is not None
+            name: convert
+            for name in names
+            if (convert := table.c[name].type.dialect_impl(dialect).bind_processor(dialect)) is not None
         }
 
     async def insert(self, connection: AsyncConnection, rows: Sequence[Values]) -> None:
