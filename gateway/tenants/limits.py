@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from gateway.ids import new_id
 from gateway.tenants.counting import Counting, Nobody, Watch, WhenAway
+from gateway.tenants.periods import PeriodKind
 from gateway.tenants.redis_link import RedisLink
 from gateway.tenants.shared_counts import SharedCounts
 from gateway.tenants.spending import NO_LEDGER, Spending
@@ -51,6 +52,7 @@ class Limiter:
 
     def set_budgets(self, budgets: Mapping[str, tuple[Budget, ...]]) -> None:
         """By their owner's id. What was spent so far counts against a new budget too."""
+        self._counting.spending.doubt(_owned(budgets) - _owned(self._budgets))
         self._budgets = budgets
         self._terms.clear()
 
@@ -81,3 +83,7 @@ class Limiter:
         terms = terms_of(principal, self._defaults, self._budgets)
         self._terms[principal.key.id] = (principal, terms)
         return terms
+
+
+def _owned(budgets: Mapping[str, tuple[Budget, ...]]) -> set[tuple[str, PeriodKind]]:
+    return {(owner_id, budget.period) for owner_id, owned in budgets.items() for budget in owned}

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Protocol
 
 from gateway.store.errors import StoreError
-from gateway.tenants.periods import Period, period_at
+from gateway.tenants.periods import Period, PeriodKind, period_at
 from gateway.tenants.redis_link import RedisAway
 from gateway.tenants.refusals import CountsAway
 from gateway.tenants.tally import Balance, Counts
@@ -46,7 +46,7 @@ class Spending:
         self._books = books
         self._interval_s = interval_s
         self._used: dict[tuple[str, int], tuple[Terms, float]] = {}  # by the last owner and the day
-        self._known: dict[tuple[str, str], tuple[str, Allowance]] = {}  # all that was ever looked up
+        self._known: dict[tuple[str, str], tuple[str, Allowance]] = {}  # looked up, by owner and kind of period
         self._under_way: dict[tuple[object, ...], asyncio.Task[None]] = {}
         self._wake = asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
@@ -60,6 +60,15 @@ class Spending:
             task = self._under_way[key] = asyncio.create_task(self._look_up(counts, tenant_id, wanted))
             task.add_done_callback(lambda _: self._under_way.pop(key, None))
         await asyncio.shield(task)
+
+    def doubtful(self, allowances: tuple[Allowance, ...]) -> tuple[Allowance, ...]:
+        """Those that have to be looked up before they are reserved from, whatever the counts say."""
+        return tuple(each for each in allowances if (each.owner.id, each.period) not in self._known)
+
+    def doubt(self, owned: Iterable[tuple[str, PeriodKind]]) -> None:
+        """These owners had no budget for such a period until now: what they spent meanwhile was not counted."""
+        for each in owned:
+            self._known.pop(each, None)
 
     def used(self, terms: Terms, at: float) -> None:
         """Something was spent under these terms: they are looked up again in due time."""

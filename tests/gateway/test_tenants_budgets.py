@@ -16,7 +16,7 @@ from gateway.tenants.periods import period_at
 from gateway.tenants.refusals import BudgetExceeded, CountsAway
 from gateway.tenants.types import Limits, Principal
 from tests.conftest import RedisServer
-from tests.support.budgets import MIDNIGHT, NOON, RememberedBooks, budget, limiter, principal
+from tests.support.budgets import MIDNIGHT, NOON, RememberedBooks, budget, by_owner, limiter, principal
 
 pytestmark = pytest.mark.anyio
 USD = 10**9
@@ -225,6 +225,26 @@ async def test_a_new_or_larger_budget_counts_what_was_spent_under_the_old(where:
     gate.set_budgets({})
     await spend(gate, USD)
     await gate.aclose()
+
+
+async def test_what_was_spent_while_there_was_no_budget_counts_against_the_next_one(
+    where: str, books: RememberedBooks
+) -> None:
+    limits = budget("tenant", "t1", 3 * USD)
+    gates = [limiter(where, books, limits) for _ in range(2 if where else 1)]
+    for gate in gates:
+        await spend(gate, 1)
+        books.settle(principal(), NOON, 1)
+        gate.set_budgets({})
+    await spend(gates[0], USD)
+    books.settle(principal(), NOON, USD)
+    for gate in gates:
+        gate.set_budgets(by_owner(limits))
+        with pytest.raises(BudgetExceeded):
+            await reserve(gate, 2 * USD)
+    await spend(gates[0], 2 * USD - len(gates))
+    for gate in gates:
+        await gate.aclose()
 
 
 async def test_without_the_ledger_nothing_is_guessed(where: str) -> None:
