@@ -5,6 +5,7 @@ import os
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
@@ -167,6 +168,14 @@ class ProviderConfig(_Section, frozen=True):
     max_connections: PositiveInt = 1000
     max_retries: Count = 1
     health_check: Literal["models", "none"] = "models"
+    max_tokens_field: Literal["", "max_completion_tokens", "max_tokens"] = ""  # in chats that we write; "": by its host
+
+    @property
+    def limit_field(self) -> str:
+        """OpenAI's reasoning models refuse the old name; many servers of its API pass over the new one in silence."""
+        host = urlsplit(self.base_url).hostname or ""
+        knows_the_new_one = self.kind == "azure" or host.endswith((".openai.com", ".azure.com"))
+        return self.max_tokens_field or ("max_completion_tokens" if knows_the_new_one else "max_tokens")
 
     @property
     def api_key(self) -> str:

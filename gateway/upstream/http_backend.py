@@ -15,7 +15,7 @@ from gateway.upstream.timer import PhaseTimer
 from gateway.upstream.transport import Body, Transport, transport_for
 from gateway.upstream.types import Outbound, Reply
 from gateway.wire.inference import Inference
-from gateway.wire.splice import splice
+from gateway.wire.splice import renamed, splice
 
 MAX_BODY_BYTES = 256 * 1024 * 1024  # 2,048 embeddings of 3,072 dimensions as decimals are half of that
 MAX_ERROR_BYTES = 1024 * 1024
@@ -55,7 +55,9 @@ class HttpBackend:
     def request(self, outbound: Outbound) -> tuple[str, bytes, list[tuple[bytes, bytes]]]:
         """Which of `paths`, the body, and headers beside those that every request has. Raises InvalidRequestError."""
         inference = outbound.inference
-        refuse_lost(inference)
+        if inference.api:  # a chat of our own writing
+            refuse_lost(inference)
+            inference = renamed(inference, "max_completion_tokens", self._provider.limit_field)
         body = splice(inference, model=outbound.upstream_model, include_usage=inference.stream or None)
         form = inference.form
         extra = [] if form is None else [(b"content-type", form.content_type.encode("latin-1"))]

@@ -27,6 +27,16 @@ def splice(inference: Inference, *, model: str, include_usage: bool | None = Non
     return splice_members(raw, fields, wanted) if wanted else raw
 
 
+def renamed(inference: Inference, old: str, new: str) -> Inference:
+    """The same request with one field under another name; itself where it has no such field, or both."""
+    if old not in inference.fields or new in inference.fields:
+        return inference
+    member = locate(inference.raw, inference.fields)[old]
+    key = member.key_start, member.key_start + len(msgspec.json.encode(old)), msgspec.json.encode(new)
+    raw = replace(inference.raw, [key])
+    return msgspec.structs.replace(inference, raw=raw, fields=decode_members(raw))
+
+
 def splice_members(raw: bytes, fields: dict[str, msgspec.Raw], wanted: dict[str, bytes]) -> bytes:
     """`raw`, of which `fields` are the members, with these values in the place of its own."""
     try:

@@ -1,10 +1,11 @@
 """The configuration file: what is refused, and in which words."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from gateway.config import Config, load, parse
+from gateway.config import Config, ProviderConfig, load, parse
 from gateway.config_check import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,6 +31,23 @@ def test_the_shipped_file_is_good_and_names_every_key() -> None:
 
 
 ENGINE = "[[engine]]\nname = 'e'\nmodel = 'm'\n"
+
+
+@pytest.mark.parametrize(
+    ("settings", "field"),
+    [
+        ({"base_url": "https://api.openai.com/v1"}, "max_completion_tokens"),
+        ({"base_url": "https://eu.api.openai.com/v1"}, "max_completion_tokens"),
+        ({"base_url": "https://me.openai.azure.com/openai/v1"}, "max_completion_tokens"),
+        ({"base_url": "http://proxy:80", "kind": "azure"}, "max_completion_tokens"),
+        ({"base_url": "http://notopenai.com/v1"}, "max_tokens"),
+        ({"base_url": "http://127.0.0.1:11434/v1"}, "max_tokens"),
+        ({"base_url": "http://vllm/v1", "max_tokens_field": "max_completion_tokens"}, "max_completion_tokens"),
+        ({"base_url": "https://api.openai.com/v1", "max_tokens_field": "max_tokens"}, "max_tokens"),
+    ],
+)
+def test_a_limit_goes_by_the_name_that_its_provider_heeds(settings: dict[str, Any], field: str) -> None:
+    assert ProviderConfig(name="p", **settings).limit_field == field
 
 
 @pytest.mark.parametrize(

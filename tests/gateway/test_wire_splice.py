@@ -12,7 +12,7 @@ from gateway.wire.chat import parse_chat
 from gateway.wire.embeddings import parse_embedding
 from gateway.wire.inference import Inference
 from gateway.wire.members import RepeatedKeyError, decode_members, locate, remove
-from gateway.wire.splice import splice
+from gateway.wire.splice import renamed, splice
 
 MESSAGES = b'[{"role":"user","content":"the \\"model\\": \\"m\\" and \\u65e5 \xe6\x97\xa5"}]'
 
@@ -169,3 +169,12 @@ def test_taking_out_of_an_object_with_repeated_keys_takes_all_of_them() -> None:
 def test_taking_out_of_what_is_no_object_is_an_error() -> None:
     with pytest.raises(msgspec.DecodeError):
         remove(b"[1]", "a")
+
+
+def test_a_renamed_field_keeps_its_place_and_value() -> None:
+    raw = b'{ "model":"m","messages":[{"role":"user","content":"max_tokens"}], "max_completion_tokens" : 50,"x":1.0 }'
+    inference = renamed(parse_chat(raw), "max_completion_tokens", "max_tokens")
+    assert inference.raw == raw.replace(b"max_completion_tokens", b"max_tokens")
+    assert bytes(inference.fields["max_tokens"]) == b"50"
+    assert inference.max_tokens == 50
+    assert renamed(inference, "max_completion_tokens", "max_tokens") is inference

@@ -26,6 +26,13 @@ name = "patient"
 kind = "anthropic"
 base_url = "{upstream}"
 max_retries = 1
+[[provider]]
+name = "new"
+base_url = "{upstream}"
+max_tokens_field = "max_completion_tokens"
+[[model]]
+name = "new/*"
+provider = "new"
 [[model]]
 name = "claude*"
 provider = "anthropic"
