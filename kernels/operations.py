@@ -6,6 +6,7 @@ their values.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -131,6 +132,10 @@ class Operations(Protocol):
         Arguments are a tensor with one row a token, then what stays the same or describes the step (TokenBatch,
         KVCache).
         """
+        ...
+
+    def packing(self) -> AbstractContextManager[None]:
+        """What is packed inside is of use after its end only: until then it may be under way, beside other work."""
         ...
 
     def pack(self, parts: Sequence[Matrix], bias: torch.Tensor | None = None) -> PackedWeight:

@@ -5,6 +5,7 @@ of ROWS rows, attention over tiles that depend on positions alone.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch.nn import functional
@@ -46,6 +47,9 @@ class ReferenceOperations:
 
     def compile(self, function: Callable[..., torch.Tensor], *, max_rows: int) -> Callable[..., torch.Tensor]:
         return function
+
+    def packing(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def pack(self, parts: Sequence[Matrix], bias: torch.Tensor | None = None) -> PackedWeight:
         weight = torch.cat([dense(part).to(self.device, self.dtype) for part in parts]).contiguous()

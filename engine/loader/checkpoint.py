@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -40,12 +41,12 @@ class Weights(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Checkpoint:
     name: str
     config: ModelConfig
     weights: Weights
-    tokenizer: Tokenizer
+    read_tokenizer: Callable[[], Tokenizer]
     chat_template: str | None
     tool_template: str | None = None  # takes its place where there are tools, or calls in the conversation
 
@@ -53,6 +54,12 @@ class Checkpoint:
         for template in (self.chat_template, self.tool_template):
             if not isinstance(template, str | None):
                 raise ModelLoadError(f"{self.name}: the chat template is {type(template).__name__}, not a text")
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """Built when first asked for, as long as the weights take: do it beside them. Raises ModelLoadError."""
+        with refusing_damage(Path(self.name)):
+            return self.read_tokenizer()
 
 
 def load_checkpoint(path: str, progress: LoadProgress | None = None) -> Checkpoint:

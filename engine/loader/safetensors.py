@@ -22,7 +22,7 @@ def load(folder: Path, progress: LoadProgress | None = None) -> Checkpoint:
             name=folder.name,
             config=read_config(raw, folder),
             weights=FolderWeights(folder, _quantisation(raw, folder), progress),
-            tokenizer=tokenizer_from_folder(folder, _eos_ids(raw, folder), tokenizer_config),
+            read_tokenizer=lambda: tokenizer_from_folder(folder, _eos_ids(raw, folder), tokenizer_config),
             chat_template=_chat_template(folder, tokenizer_config, "default"),
             tool_template=_chat_template(folder, tokenizer_config, "tool_use"),
         )

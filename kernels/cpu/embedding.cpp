@@ -17,7 +17,7 @@ struct PackEmbeddingArguments {
     const uint8_t* codes;  // [vocabulary, bytes of a row]
     const CodeLayout* layout;
     uint8_t* table;  // [vocabulary, size / GROUP, GROUP_BYTES]
-    int size, bits;
+    int vocabulary, size, bits;
 };
 
 struct Bytes {
@@ -64,10 +64,9 @@ static void embed_codes(const EmbeddingArguments& a, const Step& step, Worker& w
 }
 
 extern "C" {
-// Dealt by rows of the table.
-void pack_embedding(const PackEmbeddingArguments& a, const Step& step, Worker& worker) {
+void pack_embedding(const PackEmbeddingArguments& a, const Step&, Worker& worker) {
     const int groups = a.size / GROUP, group_bytes = GROUP * a.bits / 8, block_groups = a.layout->block_groups;
-    worker.deal(step.num_rows, 64, [&](int first, int last) {
+    worker.deal(a.vocabulary, 64, [&](int first, int last) {
         for (int t = first; t < last; ++t) {
             const uint8_t* row = a.codes + t * a.layout->row_bytes(a.size);
             uint8_t* to = a.table + (int64_t)t * groups * group_bytes;

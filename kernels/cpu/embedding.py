@@ -28,6 +28,7 @@ class _PackEmbeddingArguments(ctypes.Structure):
         ("codes", ctypes.c_void_p),
         ("layout", ctypes.c_void_p),
         ("table", ctypes.c_void_p),
+        ("vocabulary", ctypes.c_int),
         ("size", ctypes.c_int),
         ("bits", ctypes.c_int),
     ]
@@ -47,13 +48,13 @@ def pack_embedding(machine: Machine, matrix: Matrix) -> PackedWeight:
         return PackedWeight(_Table("embed_bf16", matrix.to(torch.bfloat16).contiguous()), *matrix.shape)
     rows, size = matrix.shape
     table = machine.weights.take(rows * size * matrix.bits // 8)
-    machine.call(
+    machine.prepare(
         "pack_embedding",
         _PackEmbeddingArguments,
-        (rows, 0),
         codes=matrix.codes.contiguous(),
         layout=Layout.of(matrix),
         table=table,
+        vocabulary=rows,
         size=size,
         bits=matrix.bits,
     )

@@ -1,6 +1,7 @@
 """`Operations` on a CPU: bfloat16 activations, a float32 residual stream, and the C++ kernels of this folder."""
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 
 import torch
 
@@ -45,6 +46,9 @@ class CpuOperations:
 
     def compile(self, function: Callable[..., torch.Tensor], *, max_rows: int) -> Callable[..., torch.Tensor]:
         return self._machine.record(function, max_rows)
+
+    def packing(self) -> AbstractContextManager[None]:
+        return self._machine.in_background()
 
     def pack(self, parts: Sequence[Matrix], bias: torch.Tensor | None = None) -> PackedWeight:
         return products.pack(self._machine, parts, bias, bf16_copy=self._bf16_copy)

@@ -43,8 +43,12 @@ class _PackCodesArguments(ctypes.Structure):
         ("layout", ctypes.c_void_p),
         ("scales", ctypes.c_void_p),
         ("minimums", ctypes.c_void_p),
-        ("part", ctypes.c_void_p),
+        ("panels", ctypes.c_void_p),
+        ("copy", ctypes.c_void_p),
+        ("num_outputs", ctypes.c_int),
         ("num_inputs", ctypes.c_int),
+        ("bits", ctypes.c_int),
+        ("unit", ctypes.c_float),
     ]
 
 
@@ -93,33 +97,33 @@ def _pack_codes(machine: Machine, matrix: QuantisedMatrix, memory: list[torch.Te
     scales, minimums, unit = _half_tables(matrix.scales, matrix.minimums)
     num_panels = -(-outputs // PANEL)
     group_bytes = GROUP_SIZE * PANEL * matrix.bits // 8 + 2 * PANEL * scales.element_size()
-    memory.append(machine.weights.take(num_panels * (inputs // GROUP_SIZE) * group_bytes))
-    part = Part(memory[-1].data_ptr(), None, outputs, matrix.bits, unit)
-    if bf16_copy:
-        memory.append(machine.weights.take(num_panels * PANEL * inputs * torch.bfloat16.itemsize))
-        part.copy = memory[-1].data_ptr()
-    machine.call(
+    panels = machine.weights.take(num_panels * (inputs // GROUP_SIZE) * group_bytes)
+    copy = machine.weights.take(num_panels * PANEL * inputs * torch.bfloat16.itemsize) if bf16_copy else None
+    memory.extend(part for part in (panels, copy) if part is not None)
+    machine.prepare(
         "pack_codes",
         _PackCodesArguments,
-        (num_panels, 0),
         codes=matrix.codes.contiguous(),
         layout=Layout.of(matrix),
         scales=scales,
         minimums=minimums,
-        part=part,
+        panels=panels,
+        copy=copy,
+        num_outputs=outputs,
         num_inputs=inputs,
+        bits=matrix.bits,
+        unit=unit,
     )
-    return part
+    return Part(panels.data_ptr(), None if copy is None else copy.data_ptr(), outputs, matrix.bits, unit)
 
 
 def _pack_floats(machine: Machine, matrix: torch.Tensor, memory: list[torch.Tensor]) -> Part:
     outputs, inputs = matrix.shape
     num_panels = -(-outputs // _BLOCK) * (_BLOCK // PANEL)
     panels = machine.weights.take(num_panels * PANEL * -(-inputs // GROUP_SIZE) * GROUP_SIZE * torch.bfloat16.itemsize)
-    machine.call(
+    machine.prepare(
         "pack_floats",
         _PackFloatsArguments,
-        (num_panels, 0),
         weights=matrix.to(torch.bfloat16).contiguous(),
         panels=panels,
         num_outputs=outputs,

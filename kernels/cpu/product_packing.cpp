@@ -1,4 +1,4 @@
-// Weights as a file has them -> panels. Dealt like any kernel; a step's rows are panels here.
+// Weights as a file has them -> panels. Dealt like any kernel, panel by panel; what rows a step has is all the same.
 #include "product.h"
 
 struct PackCodesArguments {
@@ -6,8 +6,10 @@ struct PackCodesArguments {
     const CodeLayout* layout;
     const uint16_t* scales;    // float16 [num_outputs, num_inputs / GROUP]
     const uint16_t* minimums;  // the same
-    const Part* part;          // of the panels to fill, and their copy, if any
-    int num_inputs;
+    uint8_t* panels;
+    bf16* copy;                // or null
+    int num_outputs, num_inputs, bits;
+    float unit;
 };
 
 struct PackFloatsArguments {
@@ -28,17 +30,17 @@ static void put_codes(__m256i codes, int bits, uint32_t* lines) {
     }
 }
 
-static void pack_panel(const PackCodesArguments& a, int panel, uint8_t* to) {
+static void pack_panel(const PackCodesArguments& a, const Part& part, int panel, uint8_t* to) {
     const CodeLayout& layout = *a.layout;
-    const int groups = a.num_inputs / GROUP, first = panel * PANEL, columns = std::min(PANEL, a.part->num_outputs - first);
+    const int groups = a.num_inputs / GROUP, first = panel * PANEL, columns = std::min(PANEL, a.num_outputs - first);
     const int64_t row_bytes = layout.row_bytes(a.num_inputs);
-    if (columns < PANEL) std::fill(to, to + a.part->panel_bytes(a.num_inputs), 0);
-    for (int g = 0; g < groups; ++g, to += a.part->group_bytes()) {
+    if (columns < PANEL) std::fill(to, to + part.panel_bytes(a.num_inputs), 0);
+    for (int g = 0; g < groups; ++g, to += part.group_bytes()) {
         const uint8_t* block = a.codes + first * row_bytes + (int64_t)(g / layout.block_groups) * layout.block_bytes;
         const int group_of_block = g % layout.block_groups;
-        uint16_t* table = (uint16_t*)(to + 64 * a.part->bits);
+        uint16_t* table = (uint16_t*)(to + 64 * a.bits);
         for (int n = 0; n < columns; ++n, block += row_bytes) {
-            put_codes(layout.codes(block, group_of_block), a.part->bits, (uint32_t*)to + n);
+            put_codes(layout.codes(block, group_of_block), a.bits, (uint32_t*)to + n);
             table[n] = a.scales[(int64_t)(first + n) * groups + g];
             table[n + PANEL] = a.minimums[(int64_t)(first + n) * groups + g];
         }
@@ -46,19 +48,19 @@ static void pack_panel(const PackCodesArguments& a, int panel, uint8_t* to) {
 }
 
 extern "C" {
-void pack_codes(const PackCodesArguments& a, const Step& step, Worker& worker) {
-    const Part& part = *a.part;
-    worker.deal(step.num_rows, 1, [&](int panel, int) {
-        pack_panel(a, panel, (uint8_t*)part.panels + panel * part.panel_bytes(a.num_inputs));
-        if (part.copy)  // while the panel is in this core's cache
-            dequantise_panel(part, panel, a.num_inputs, (bf16*)part.copy + (int64_t)panel * a.num_inputs * PANEL);
+void pack_codes(const PackCodesArguments& a, const Step&, Worker& worker) {
+    const Part part{a.panels, a.copy, a.num_outputs, a.bits, a.unit};
+    worker.deal(part.num_panels(), 1, [&](int panel, int) {
+        pack_panel(a, part, panel, a.panels + panel * part.panel_bytes(a.num_inputs));
+        if (a.copy)  // while the panel is in this core's cache
+            dequantise_panel(part, panel, a.num_inputs, a.copy + (int64_t)panel * a.num_inputs * PANEL);
     });
 }
 
 // Panels come in whole blocks: the last may have no outputs at all.
-void pack_floats(const PackFloatsArguments& a, const Step& step, Worker& worker) {
+void pack_floats(const PackFloatsArguments& a, const Step&, Worker& worker) {
     const Part form{nullptr, nullptr, a.num_outputs, 16, 1.0f};
-    worker.deal(step.num_rows, 1, [&](int panel, int) {
+    worker.deal(form.num_blocks() * BLOCK_PANELS, 1, [&](int panel, int) {
         const int64_t bytes = form.panel_bytes(a.num_inputs);
         bf16* to = a.panels + panel * bytes / sizeof(bf16);
         std::fill(to, to + bytes / sizeof(bf16), 0);

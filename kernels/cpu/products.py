@@ -8,8 +8,9 @@ from itertools import chain
 import torch
 
 from kernels.batch import TokenBatch
+from kernels.cpu.call import Rows
 from kernels.cpu.packing import PANEL, Panels, pack_panels
-from kernels.cpu.program import Machine, Rows
+from kernels.cpu.program import Machine
 from kernels.matrix import GROUP_SIZE, Matrix
 from kernels.operations import ExpertRule, PackedWeight
 

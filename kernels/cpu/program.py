@@ -5,77 +5,22 @@ being recorded: then `empty` gives a tensor without memory (on torch's meta devi
 every such tensor gets its place in one arena, which tensors share that don't live at the same time. Knows no kernel.
 """
 
+import contextlib
 import ctypes
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 
 from kernels.batch import TokenBatch
 from kernels.cpu.arena import Lifetime, place
+from kernels.cpu.background import Background
+from kernels.cpu.call import Call, Operation, Rows, Step, step_of
 from kernels.cpu.memory import WeightMemory
 
 _ALIGNMENT = 64
-
-
-class Step(ctypes.Structure):
-    """Step of worker.h."""
-
-    _fields_ = [
-        ("num_rows", ctypes.c_int),
-        ("num_generated", ctypes.c_int),
-        ("table_width", ctypes.c_int),
-        ("positions", ctypes.c_void_p),
-        ("sequences", ctypes.c_void_p),
-        ("slots", ctypes.c_void_p),
-        ("tables", ctypes.c_void_p),
-    ]
-
-
-class _Operation(ctypes.Structure):
-    _fields_ = [("kernel", ctypes.c_void_p), ("arguments", ctypes.c_void_p)]
-
-
-Rows = TokenBatch | tuple[int, int]  # a step's rows: all about them, or just (num_rows, num_generated)
-
-
-def _step(rows: Rows) -> Step:
-    if isinstance(rows, tuple):
-        return Step(*rows)
-    return Step(
-        rows.num_rows,
-        rows.num_generated,
-        rows.block_tables.shape[1],
-        rows.positions.data_ptr(),
-        rows.sequences.data_ptr(),
-        rows.slots.data_ptr(),
-        rows.block_tables.data_ptr(),
-    )
-
-
-class _Call:
-    """One kernel's call.
-
-    values: by the names of its arguments' fields. Tensors (or None), structures and arrays of them become pointers;
-    numbers stay numbers.
-    """
-
-    def __init__(self, kernel: str, address: int, arguments: type[ctypes.Structure], values: dict[str, Any]) -> None:
-        self.kernel = kernel
-        self._address = address
-        self._arguments = arguments
-        self._values = values  # kept: what pointers point to must live as long as the call
-        self.tensors = [value for value in values.values() if isinstance(value, torch.Tensor)]
-
-    def bind(self, address_of: Callable[[torch.Tensor], int]) -> _Operation:
-        def plain(value: Any) -> Any:
-            if isinstance(value, torch.Tensor):
-                return address_of(value)
-            return ctypes.addressof(value) if isinstance(value, ctypes.Structure | ctypes.Array) else value
-
-        self._bound = self._arguments(**{name: plain(value) for name, value in self._values.items()})
-        return _Operation(self._address, ctypes.addressof(self._bound))
+_MOST_BACKGROUND_BYTES = 512 << 20  # what weights that wait are read from and written to
 
 
 class Machine:
@@ -88,6 +33,7 @@ class Machine:
         self._run.restype = ctypes.c_bool
         self._kernels: dict[str, int] = {}
         self._recording: _Recording | None = None
+        self._background: Background[Call] | None = None
         self.weights = WeightMemory()
 
     def empty(self, num_rows: int, columns: int, dtype: torch.dtype) -> torch.Tensor:
@@ -97,13 +43,38 @@ class Machine:
         return self._recording.empty(num_rows, columns, dtype)
 
     def call(self, kernel: str, arguments: type[ctypes.Structure], rows: Rows, /, **values: Any) -> None:
-        """The kernel of this name over `rows`, with `values` for the fields of its `arguments`; see _Call."""
-        call = _Call(kernel, self._address(kernel), arguments, values)
+        """The kernel of this name over `rows`, with `values` for the fields of its `arguments`; see Call."""
+        call = Call(kernel, self._address(kernel), arguments, values)
         if self._recording is not None:
             self._recording.calls.append(call)
         else:
-            operation = call.bind(torch.Tensor.data_ptr)
-            self.run(operation, 1, _step(rows))
+            self._run_all([call], step_of(rows))
+
+    def prepare(self, kernel: str, arguments: type[ctypes.Structure], /, **values: Any) -> None:
+        """As `call`, of a kernel that packs weights: it knows no rows, and may be carried out `in_background`."""
+        call = Call(kernel, self._address(kernel), arguments, values)
+        if self._background is None:
+            self._run_all([call], Step())
+        else:
+            self._background.add(call, sum(tensor.nbytes for tensor in call.tensors))
+
+    @contextlib.contextmanager
+    def in_background(self) -> Iterator[None]:
+        """What is prepared inside is carried out by a thread of its own, in order, and all of it by the end."""
+        num_threads = torch.get_num_threads()  # each thread has its own
+
+        def run(calls: Sequence[Call]) -> None:
+            torch.set_num_threads(num_threads)
+            self._run_all(calls, Step())
+
+        try:
+            with Background(run, _MOST_BACKGROUND_BYTES) as self._background:
+                yield
+        finally:
+            self._background = None
+
+    def _run_all(self, calls: Sequence[Call], step: Step) -> None:
+        self.run((Operation * len(calls))(*(call.bind(torch.Tensor.data_ptr) for call in calls)), len(calls), step)
 
     def run(self, operations: ctypes.Structure | ctypes.Array[Any], count: int, step: Step) -> None:
         if not self._run(ctypes.addressof(operations), count, ctypes.addressof(step), torch.get_num_threads()):
@@ -133,7 +104,7 @@ class _Recording:
     """The calls of one function, and the tensors without memory that it made."""
 
     def __init__(self, argument: torch.Tensor) -> None:
-        self.calls: list[_Call] = []
+        self.calls: list[Call] = []
         self.buffers = [argument]
         self.result = argument
 
@@ -193,7 +164,7 @@ class Program:
         assert num_rows <= self._max_rows
         assert all(mine is given for mine, given in zip(self._constants or (), constants, strict=True))
         self._argument[:num_rows].copy_(x)
-        step = _step((num_rows, rows) if isinstance(rows, int) else rows)
+        step = step_of((num_rows, rows) if isinstance(rows, int) else rows)
         assert step.num_rows == num_rows, "the step has other rows than the tensor"
         assert 0 <= step.num_generated <= num_rows
         return step
@@ -211,6 +182,6 @@ class Program:
             return arena[first : first + buffer.nbytes].view(buffer.dtype).view(buffer.shape)
 
         self._calls = recording.calls
-        self._operations = (_Operation * len(self._calls))(*(call.bind(address_of) for call in self._calls))
+        self._operations = (Operation * len(self._calls))(*(call.bind(address_of) for call in self._calls))
         self._argument, self._result = view(argument), view(recording.result)
         self._constants = constants
