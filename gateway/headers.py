@@ -4,12 +4,22 @@ from gateway.answer import Headers, encode_headers
 from gateway.ledger.records import RequestRecord
 from gateway.money import dollars
 from gateway.passage import Passage
+from gateway.wire.messages.errors import REQUEST_ID
+from gateway.wire.messages.request import API as MESSAGES
+
+
+def identify(passage: Passage) -> list[tuple[str, str]]:
+    """The request's id, once more under the name that clients of its API know."""
+    pairs = [("x-request-id", passage.id)]
+    if passage.inference.api == MESSAGES:
+        pairs.append((REQUEST_ID, passage.id))
+    return pairs
 
 
 def describe(passage: Passage) -> Headers:
     """Known before the first byte: cache, route, model, attempts so far."""
     lookup, decision = passage.lookup, passage.decision
-    pairs = [("x-request-id", passage.id), ("x-tollhouse-cache", lookup.outcome)]
+    pairs = [*identify(passage), ("x-tollhouse-cache", lookup.outcome)]
     if lookup.reason:
         pairs.append(("x-tollhouse-cache-reason", lookup.reason))
     if lookup.similarity is not None:

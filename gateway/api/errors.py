@@ -21,7 +21,7 @@ from gateway.telemetry.log import RefusalLine, log_refusal, now
 from gateway.telemetry.masking import mask
 from gateway.telemetry.metrics import Metrics
 from gateway.wire.body import MAX_DEPTH_MESSAGE
-from gateway.wire.messages.errors import error_body
+from gateway.wire.messages.errors import REQUEST_ID, error_body
 
 MAX_PATH = 200  # of a path in the log: it is the caller's text
 
@@ -34,8 +34,10 @@ def to_api_shape(request: Request[Any, Any, Any], error: Exception) -> Response[
     house = request.app.state.get("house")
     path = request.url.path
     headers = turn_away(told, str(request.method), path, house.metrics if house is not None else None)
-    is_anthropics = path == "/v1/messages" or path.startswith("/v1/messages/")
-    body = error_body(told, headers["x-request-id"]) if is_anthropics else told.body()
+    body: dict[str, Any] = told.body()
+    if path == "/v1/messages" or path.startswith("/v1/messages/"):
+        id = headers["x-request-id"]
+        body, headers = error_body(told, id), headers | {REQUEST_ID: id}
     return Response(body, status_code=told.status, headers=headers, media_type="application/json")
 
 

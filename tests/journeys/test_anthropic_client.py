@@ -42,6 +42,7 @@ def test_a_message(claude: anthropic.Anthropic, model: str) -> None:
     message = claude.messages.create(model=model, max_tokens=16, messages=HELLO, system="Be brief.")
     assert (message.type, message.role) == ("message", "assistant")
     assert text_of(message)
+    assert message._request_id
     assert message.stop_reason in ("end_turn", "max_tokens")
     assert message.usage.input_tokens > 0
     assert 0 < message.usage.output_tokens <= 16
@@ -165,7 +166,7 @@ def test_errors(claude: anthropic.Anthropic, gateway: Gateway) -> None:
     assert refused.value.body == {
         "type": "error",
         "error": {"type": "authentication_error", "message": refused.value.body["error"]["message"]},
-        "request_id": refused.value.response.headers["x-request-id"],
+        "request_id": refused.value.request_id,
     }
 
 

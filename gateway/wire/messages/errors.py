@@ -9,6 +9,8 @@ import msgspec
 
 from gateway.errors import ApiError
 
+REQUEST_ID = "request-id"  # the header in which Anthropic's clients look for it, in every answer
+
 _TYPES = {  # by HTTP status
     401: "authentication_error",
     402: "billing_error",

@@ -22,6 +22,18 @@ async def test_a_message_from_a_chat(gate: Gate) -> None:
     assert (gate.record.usage.prompt_tokens, gate.record.cost_nanousd) == (11, 25_000)
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("model", "field"), [("probe/limit", "max_tokens"), ("new/limit", "max_completion_tokens")])
+async def test_the_limit_goes_by_the_name_that_the_provider_heeds(
+    gate: Gate, model: str, field: str, stream: bool
+) -> None:
+    await ask(gate, model, stream=stream)
+    await gate.ask(chat(model, max_completion_tokens=60, stream=stream))
+    translated, own = (sent.json for sent in gate.upstream.of("limit"))
+    assert {name: value for name, value in translated.items() if name.startswith("max_")} == {field: 50}
+    assert {name: value for name, value in own.items() if name.startswith("max_")} == {"max_completion_tokens": 60}
+
+
 async def test_a_stream_from_a_chats(gate: Gate) -> None:
     line = await ask(gate, "probe/ok", stream=True)
     kinds = [event["type"] for event in told(line)]
@@ -65,7 +77,7 @@ async def test_errors_are_in_anthropics_shape(gate: Gate, model: str, status: in
     assert line.status == status
     assert set(line.json) == {"type", "error", "request_id"}
     assert (line.json["type"], line.json["error"]["type"]) == ("error", kind)
-    assert line.json["request_id"] == line["x-request-id"] == gate.record.id
+    assert line.json["request_id"] == line["x-request-id"] == line["request-id"] == gate.record.id
     assert gate.record.endpoint == "messages"
 
 
@@ -86,6 +98,14 @@ def test_auto_knows_which_models_can_do_what_only_anthropic_has() -> None:
     policy = Catalog(parse(text.encode()), {}, {}).policy
     assert policy is not None
     assert [name for name, model in policy.candidates.items() if "messages" in model.capabilities] == ["haiku"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("model", ["probe/ok", "claude"])
+async def test_every_answer_has_the_id_that_anthropics_clients_look_for(gate: Gate, model: str, stream: bool) -> None:
+    line = await ask(gate, model, stream=stream)
+    assert line["request-id"] == line["x-request-id"] == gate.record.id
+    assert (await gate.ask(chat(model, stream=stream))).get("request-id") is None
 
 
 async def test_an_answer_is_cached_for_the_same_request(gate: Gate) -> None:
