@@ -1,22 +1,26 @@
 """One line of a batch through the pipeline, as if its client had sent it; told to come back later, it does."""
 
 import asyncio
+import logging
 from datetime import UTC, datetime
 
 from gateway.answer import Answer
 from gateway.api.inference import CHAT, COMPLETIONS, EMBEDDINGS
 from gateway.batches.capacity import IdleCapacity
 from gateway.batches.types import Batch, Result
-from gateway.errors import ApiError
+from gateway.errors import ApiError, InternalError
 from gateway.house import House
 from gateway.ids import new_id
 from gateway.passage import Share
 from gateway.pipeline import Pipeline
 from gateway.responses.run import nobody_leaves
+from gateway.store.errors import StoreError
 from gateway.wire.batch_lines import Line, output_line
 from gateway.wire.dialect import Dialect
 from gateway.wire.responses_api.dialect import ResponsesDialect
 from gateway.wire.responses_api.request import parse_create
+
+log = logging.getLogger("tollhouse.batches")
 
 LATER = (429, 503)
 MAX_TRIES = 12
@@ -63,7 +67,12 @@ class Asking:
         try:
             told = await self._send(batch, line)
         except ApiError as error:  # refused at the gate
-            return Answer(error.encode(), status=error.status, headers=_encoded(error)), new_id()
+            return _refused(error), new_id()
+        except StoreError:  # the whole batch waits for the database
+            raise
+        except Exception as error:  # the other lines are not to be asked again and again for its sake
+            log.exception("a line of %s failed inside the gateway", batch.id, exc_info=error)
+            return _refused(InternalError("The gateway failed on this request.")), new_id()
         ids = [value.decode() for name, value in told.headers if name == b"x-request-id"]
         return told, ids[0] if ids else new_id()
 
@@ -112,5 +121,6 @@ def _may_wait(answer: Answer, wait_s: float, batch: Batch) -> bool:
     return _header(answer, b"x-should-retry") != b"false" and wait_s <= min(MAX_WAIT_S, left_s)
 
 
-def _encoded(error: ApiError) -> list[tuple[bytes, bytes]]:
-    return [(name.encode(), value.encode()) for name, value in error.headers.items()]
+def _refused(error: ApiError) -> Answer:
+    headers = [(name.encode(), value.encode()) for name, value in error.headers.items()]
+    return Answer(error.encode(), status=error.status, headers=headers)

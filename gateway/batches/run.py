@@ -18,7 +18,7 @@ from gateway.batches.types import Batch, Result, Status
 from gateway.errors import ApiError
 from gateway.house import House
 from gateway.store.batches import begin_lines, finish_batch, insert_result, select_answered, update_batch
-from gateway.store.errors import StoreUnavailable
+from gateway.store.errors import DuplicateRow, StoreUnavailable
 from gateway.wire.batch_lines import Fault, Line, parse_line, unanswered_line
 
 RETRY_INTERVAL_S = 1.0
@@ -124,6 +124,8 @@ class Run:
             try:
                 await insert_result(self._house.database, self._owner, self.batch.id, result)
                 return
+            except DuplicateRow:
+                return  # it had got there, and only the database's word for it was lost
             except StoreUnavailable as error:
                 log.warning("an answer of %s waits for the database: %s", self.batch.id, error)
                 await asyncio.sleep(RETRY_INTERVAL_S)

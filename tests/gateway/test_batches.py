@@ -11,7 +11,9 @@ import pytest
 from msgspec.structs import replace
 from openai.types import Batch as OpenAIBatch
 
+from gateway.batches import asking
 from gateway.batches.capacity import LOOK_AGAIN_S, IdleCapacity
+from gateway.batches.run import Run
 from gateway.batches.types import Batch, LeaseLost, Result
 from gateway.batches.worker import Worker
 from gateway.doors import Doors
@@ -20,6 +22,9 @@ from gateway.store.batches import claim_batch, insert_batch, insert_result
 from gateway.tenants.registry import disable_key
 from gateway.tenants.types import Limits, Principal
 from gateway.wire.batches_api import BatchRequest, batch_object, parse_batch
+from gateway.wire.chat import parse_chat
+from gateway.wire.dialect import PlainDialect
+from gateway.wire.inference import Inference
 from tests.conftest import PostgresServer
 from tests.faults.misbehaving import MisbehavingUpstream, Wire
 from tests.faults.misbehaviours import completion
@@ -319,6 +324,35 @@ async def test_a_line_that_is_told_to_come_later_does(room: Room, worker: Worker
     assert (ended.num_completed, ended.num_failed) == (1, 0)
     rows = await room.gate.rows("SELECT http_status FROM requests ORDER BY id")
     assert [row["http_status"] for row in rows] == [429, 200]
+
+
+async def test_a_line_that_the_gateway_fails_on_harms_no_other(
+    room: Room, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else its batch would begin again and again, and pay for the others each time."""
+
+    def parse(raw: bytes) -> Inference:
+        if b"Question 1?" in raw:
+            raise RuntimeError("a fault of ours")
+        return parse_chat(raw)
+
+    monkeypatch.setitem(asking._DIALECTS, CHAT, PlainDialect(parse))
+    ended = await room.ended(await room.create(*(line(number) for number in range(3))))
+    assert (ended.status, ended.num_completed, ended.num_failed) == ("completed", 2, 1)
+    (failed,) = await room.read(ended.error_file_id)
+    assert (failed["custom_id"], failed["response"]["status_code"]) == ("q-1", 500)
+    assert room.gate.num_sent() == 2
+
+
+async def test_a_result_whose_commit_was_not_heard_of_counts_once(room: Room) -> None:
+    batch = await room.create(line(0))
+    soon = datetime.now(UTC) + timedelta(seconds=30)
+    assert await claim_batch(room.house.database, "me", datetime.now(UTC), soon, ()) is not None
+    result = Result(1, True, b"{}")
+    await insert_result(room.house.database, "me", batch.id, result)
+    capacity = IdleCapacity(lambda: 1, lambda: 0)
+    await Run(room.house, asking.Asking(room.house, room.gate.pipeline, capacity), "me", batch)._store(result)
+    assert (await room.find(batch)).num_completed == 1
 
 
 async def test_answers_that_come_while_the_database_is_away_are_kept(
