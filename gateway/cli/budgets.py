@@ -1,6 +1,6 @@
 """`tollhouse budgets`: what tenants, teams and keys may spend in a UTC day or month."""
 
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from pathlib import Path
 
 import click
@@ -9,6 +9,7 @@ from gateway.cli.options import config_option, load_config, operator, with_datab
 from gateway.cli.output import console, exact_money, share, table
 
 _PERIODS = ("day", "month")
+_DIGITS = 25  # of nano-dollars; what a budget may be at most is for others to say
 
 
 class Amount(click.ParamType[int]):
@@ -21,9 +22,10 @@ class Amount(click.ParamType[int]):
             return value
         try:
             nanousd = Decimal(value.removeprefix("$").replace(",", "")) * 10**9
-        except InvalidOperation:
-            nanousd = Decimal("NaN")
-        if not nanousd.is_finite() or nanousd < 0 or nanousd != nanousd.to_integral_value():
+            is_amount = 0 <= nanousd < 10**_DIGITS and nanousd == nanousd.to_integral_value()
+        except ArithmeticError:  # no number, or one beyond all that decimals can hold
+            is_amount = False
+        if not is_amount:
             self.fail(f"{value!r} is not an amount in dollars such as 25 or 0.50", param, ctx)
         return int(nanousd)
 

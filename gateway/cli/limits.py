@@ -9,11 +9,13 @@ if TYPE_CHECKING:
     from gateway.tenants.types import Limits
 
 LIMITS = ("requests_per_minute", "tokens_per_minute", "concurrent_requests")
+UNLIMITED, NONE = "unlimited", "none"
+NAMES = ("name",)  # fields that have a value always: there, "none" is a name
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class Setting(click.ParamType[int | str]):
-    """A number from 1 on, or one of the words."""
+    """A number from 1 on, or one of the words; `unlimited` is 0."""
 
     def __init__(self, *words: str) -> None:
         self.words = words
@@ -21,7 +23,7 @@ class Setting(click.ParamType[int | str]):
 
     def convert(self, value: int | str, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
         if value in self.words:
-            return value
+            return 0 if value == UNLIMITED else value
         try:
             number = int(value)
         except ValueError:
@@ -31,7 +33,7 @@ class Setting(click.ParamType[int | str]):
         return number
 
 
-LIMIT = Setting("unlimited", "none")
+LIMIT = Setting(UNLIMITED, NONE)
 
 
 def limit_options(help: str) -> Callable[[Command], Command]:
@@ -46,10 +48,9 @@ def limit_options(help: str) -> Callable[[Command], Command]:
 
 
 def meant(given: dict[str, Any]) -> dict[str, Any]:
-    """The fields to change: those that were named. `none` is None, `unlimited` is 0."""
-    words = {"none": None, "unlimited": 0}
+    """The fields to change: those that were named. `none` is None."""
     return {
-        name: words.get(value, value) if isinstance(value, str) else value
+        name: None if value == NONE and name not in NAMES else value
         for name, value in given.items()
         if value is not None
     }

@@ -16,7 +16,7 @@ from gateway.money import dollars
 from gateway.store import alerts as store
 from gateway.store.alerts import Pending
 from gateway.store.database import Database
-from gateway.store.errors import StoreError
+from gateway.store.errors import RowRefused, StoreError
 from gateway.tenants.alerts import REFUSED, Alert
 from gateway.upstream.webhook import WebhookClient, WebhookFailed
 
@@ -75,10 +75,12 @@ class Outbox:
     async def _work_off(self) -> None:
         while True:
             alert = await self._queue.get()
-            pending = await self._claim(alert)
-            if pending is not None:
-                log.warning("%s", _in_words(pending))
-                await self._deliver(pending)
+            try:
+                if (pending := await self._claim(alert)) is not None:
+                    log.warning("%s", _in_words(pending))
+                    await self._deliver(pending)
+            except Exception as error:  # of ours: those that follow are told all the same
+                log.exception("an alert of budget %s failed", alert.budget.id, exc_info=error)
 
     async def _claim(self, alert: Alert) -> Pending | None:
         """None: it has been told already, or its budget is gone."""
@@ -87,6 +89,8 @@ class Outbox:
                 return await store.claim(
                     self._database, alert.budget.id, alert.period.label, alert.mark, alert.spent_nanousd, alert.at
                 )
+            except RowRefused:
+                raise  # for good
             except StoreError as error:
                 log.warning("an alert waits for the database: %s", error)
                 await asyncio.sleep(STORE_RETRY_S)
@@ -118,6 +122,8 @@ class Outbox:
                     await self._deliver(pending)
             except StoreError as error:
                 log.warning("alerts that were left over can't be read: %s", error)
+            except Exception as error:
+                log.exception("alerts that were left over failed", exc_info=error)
             await asyncio.sleep(self._look_s * random.uniform(0.8, 1.2))
 
 

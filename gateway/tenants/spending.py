@@ -104,7 +104,9 @@ class Spending:
             used, self._used = self._used, {}
             try:
                 await self._look_again(used.values())
-            except (CountsAway, RedisAway):
+            except Exception as error:
+                if not isinstance(error, CountsAway | RedisAway):
+                    log.exception("spending can't be looked up", exc_info=error)
                 self._used = used | self._used
                 await asyncio.sleep(_RETRY_S)
                 self._wake.set()

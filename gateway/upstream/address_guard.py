@@ -34,6 +34,7 @@ METADATA = tuple(
 )
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _SCHEMES = ("http", "https")
+_LONGEST_NAME = 253  # characters (RFC 1035)
 
 
 class ForbiddenAddress(OSError):
@@ -69,7 +70,10 @@ def check_url(url: str, guard: Guard) -> None:
 async def resolve(host: str, port: int, guard: Guard) -> list[str]:
     """The addresses of a name, all of them checked: one forbidden among them forbids all. Raises OSError."""
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    try:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except UnicodeError as error:  # an empty label, or one of more than 63 characters
+        raise OSError(f"{host[:_LONGEST_NAME]} can't be a host's name") from error
     addresses = [str(info[4][0]) for info in found]
     for address in addresses:
         check_address(address, guard)

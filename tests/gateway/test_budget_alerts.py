@@ -16,7 +16,7 @@ from sqlalchemy import text
 from gateway.store.database import Database
 from gateway.tenants.alerts import Alerts
 from gateway.tenants.budgets import set_budget
-from gateway.tenants.outbox import Outbox
+from gateway.tenants.outbox import NUM_WORKERS, Outbox
 from gateway.tenants.periods import period_at
 from gateway.tenants.registry import create_tenant
 from gateway.tenants.tally import Balance
@@ -179,6 +179,22 @@ async def test_a_private_address_is_not_posted_to_unless_that_is_allowed(receive
         assert not refused.value.worth_retrying
     await sender.aclose()
     assert receiver.received == []
+
+
+async def test_a_name_that_no_resolver_takes_stops_nobody_elses_message(database: Database, receiver: Receiver) -> None:
+    marks = tuple(range(1, 1 + NUM_WORKERS))
+    budget = await new_budget(database, webhook_url=f"http://{'a' * 64}.example/hook", warn_percents=marks)
+    sender = client()
+    with pytest.raises(WebhookFailed, match="can't be a host's name"):
+        await sender.post(budget.webhook_url, "e", b"{}")
+    await sender.aclose()
+    box = outbox(database, receiver.url, look_s=60.0, backoff_s=())
+    alerts = Alerts(box.put)
+    alerts.spent((balance(budget, 10 * USD),))
+    other = await set_budget(database, "acme", period="day", amount_nanousd=USD)
+    alerts.refused(balance(other, USD, wanted=1))
+    await receiver.until(lambda: len(receiver.received) == 1)
+    await box.aclose()
 
 
 async def test_two_gateways_tell_it_once(database_url: str, receiver: Receiver) -> None:

@@ -135,6 +135,26 @@ def test_a_tenant_is_changed_where_it_is_told_and_nowhere_else(tollhouse: Tollho
     assert (changed.baseline_model, changed.default_max_tokens, changed.capture) == (None, None, "off")
 
 
+def test_words_of_limits_are_names_elsewhere(tollhouse: Tollhouse) -> None:
+    tollhouse("tenants", "add", "acme", "--tokens-per-minute", "unlimited")
+    assert "unlimited" in tollhouse("tenants", "list").output
+    tollhouse("keys", "create", "--tenant", "acme", "--name", "ci")
+    assert tollhouse("keys", "set", "ci", "--models", "unlimited", "--name", "none").exit_code == 0
+    shown = tollhouse("keys", "show", "none").output
+    assert "models                unlimited" in shown
+    assert tollhouse("keys", "set", "none", "--models", "none").exit_code == 0
+    assert "models                all" in tollhouse("keys", "show", "none").output
+    assert tollhouse("tenants", "set", "acme", "--name", "unlimited", "--tokens-per-minute", "none").exit_code == 0
+    assert "unlimited" in tollhouse("tenants", "list").output
+
+
+@pytest.mark.parametrize("amount", ["nan", "inf", "-1", "1e999999", "1e-999999", "0.0000000001", "a", ""])
+def test_what_is_no_amount_is_said_to_be_none(tollhouse: Tollhouse, amount: str) -> None:
+    tollhouse("tenants", "add", "acme")
+    said = tollhouse.fails("budgets", "set", "--per", "day", "--", "acme", amount, code=2)
+    assert "is not an amount in dollars" in said
+
+
 def test_an_operators_price_rules_over_the_configs(tollhouse: Tollhouse) -> None:
     assert "no prices yet" in tollhouse.does("prices", "list")
     assert "$0.15 in, $0.60 out, $0.075 cached per million" in tollhouse.does(
