@@ -1,7 +1,9 @@
 """What was said before: the turns behind a previous_response_id, and the items behind references."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from datetime import UTC, datetime
+
+import msgspec
 
 from gateway.responses.errors import no_such_item, no_such_previous, refused
 from gateway.responses.shelf import Shelf
@@ -29,8 +31,9 @@ class History:
         turns: list[StoredResponse] = []
         if (previous := creation.wants.previous_response_id) is not None:
             turns = await self._turns(tenant_id, previous, max_bytes)
-        own = [await self._resolved(tenant_id, item, turns) for item in creation.items]
-        said = [item for turn in turns for item in await self._said(tenant_id, turn, turns)]
+        references = _References(self._shelf, tenant_id, turns, max_bytes)
+        own = [await references.resolved(item) for item in creation.items]
+        said = [item for turn in turns for item in await _said(turn, references)]
         return [*said, *own], tuple(turn.id for turn in turns)
 
     async def _turns(self, tenant_id: str, last: str, max_bytes: int) -> list[StoredResponse]:
@@ -42,6 +45,8 @@ class History:
         if num_bytes > max_bytes:
             raise refused("previous_response_id", f"The conversation is longer than {max_bytes} bytes.")
         turns = await select_conversation(self._database, tenant_id, last, now, MAX_TURNS)
+        if not turns:
+            raise no_such_previous(last)  # deleted meanwhile
         if turns[0].previous_id is not None:
             if len(turns) >= MAX_TURNS:
                 raise refused("previous_response_id", f"The conversation has more than {MAX_TURNS} turns.")
@@ -50,24 +55,52 @@ class History:
             raise refused("previous_response_id", f"The response '{last}' has not ended yet.")
         return turns
 
-    async def _said(self, tenant_id: str, turn: StoredResponse, turns: list[StoredResponse]) -> list[Item]:
-        """What was put in, and what came out of it; a call whose arguments were cut off can't be told."""
-        put_in = [await self._resolved(tenant_id, item, turns) for item in turn.items]
-        return put_in + [item for item in turn.response["output"] if not _is_cut_call(item)]
 
-    async def _resolved(self, tenant_id: str, item: Item, turns: Iterable[StoredResponse]) -> Item:
+async def _said(turn: StoredResponse, references: "_References") -> list[Item]:
+    """What was put in, and what came out of it; a call whose arguments were cut off can't be told."""
+    put_in = [await references.resolved(item) for item in turn.items]
+    return put_in + [item for item in turn.response["output"] if not _is_cut_call(item)]
+
+
+class _References:
+    """Items behind references of one request: each response is read once, and all together are bounded."""
+
+    def __init__(self, shelf: Shelf, tenant_id: str, turns: Sequence[StoredResponse], max_bytes: int) -> None:
+        self._shelf = shelf
+        self._tenant_id = tenant_id
+        self._turns = {turn.id: turn for turn in turns}
+        self._max_bytes = max_bytes
+        self._num_bytes = 0
+        self._items: dict[str, dict[str, tuple[Item, int]]] = {}  # by response and by item, with the item's size
+
+    async def resolved(self, item: Item) -> Item:
+        """The item itself, or what it refers to. Raises NotFoundError, InvalidRequestError and StoreUnavailable."""
         if item["type"] != "item_reference":
             return item
-        id = item["id"]
-        owner = response_of(id)
-        if owner is not None:
-            known = next((turn for turn in turns if turn.id == owner), None)
-            if (found := known or await self._shelf.find(tenant_id, owner)) is not None:
-                everything: list[Item] = [*found.items, *found.response["output"]]
-                for candidate in everything:
-                    if candidate.get("id") == id and candidate["type"] != "item_reference":
-                        return candidate
-        raise no_such_item(id)
+        owner = response_of(item["id"])
+        found = (await self._items_of(owner)).get(item["id"]) if owner is not None else None
+        if found is None:
+            raise no_such_item(item["id"])
+        self._take(found[1])
+        return found[0]
+
+    async def _items_of(self, owner: str) -> dict[str, tuple[Item, int]]:
+        if owner not in self._items:
+            found = self._turns.get(owner)
+            if found is None and (found := await self._shelf.find(self._tenant_id, owner)) is not None:
+                self._take(found.num_bytes)
+            everything: list[Item] = [] if found is None else [*found.response["output"], *found.items]
+            self._items[owner] = {
+                item["id"]: (item, len(msgspec.json.encode(item)))
+                for item in everything
+                if item["type"] != "item_reference" and "id" in item
+            }
+        return self._items[owner]
+
+    def _take(self, num_bytes: int) -> None:
+        self._num_bytes += num_bytes
+        if self._num_bytes > self._max_bytes:
+            raise refused("input", f"What the references refer to is longer than {self._max_bytes} bytes.")
 
 
 def _is_cut_call(item: Item) -> bool:

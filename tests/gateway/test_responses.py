@@ -116,6 +116,17 @@ async def test_a_conversation_may_not_outgrow_the_memory(room: Responses) -> Non
         await said(room, asked("b", previous_response_id=stored.id), max_bytes=900)
 
 
+async def test_many_references_to_one_item_may_not_outgrow_it_either(room: Responses) -> None:
+    """A few bytes each, and each stands for the whole item."""
+    stored = await answered(room, "a" * 10_000, "A")
+    reference = {"type": "item_reference", "id": stored.items[0]["id"]}
+    assert len(await said(room, asked([reference] * 50))) == 50
+    with pytest.raises(InvalidRequestError, match="references refer to is longer than 1000000 bytes"):
+        await said(room, asked([reference] * 100))
+    with pytest.raises(InvalidRequestError, match="longer than 900 bytes"):
+        await said(room, asked([{"type": "item_reference", "id": stored.response["output"][0]["id"]}]), max_bytes=900)
+
+
 async def test_a_call_that_was_cut_off_is_not_told_again(room: Responses) -> None:
     creation = asked("a")
     voice = ResponsesVoice(creation)
