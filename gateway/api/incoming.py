@@ -5,7 +5,13 @@ import time
 from collections.abc import AsyncIterator
 from typing import Any
 
-from gateway.errors import ClientClosedRequest, MethodNotAllowedError, PayloadTooLarge, RequestTimeout
+from gateway.errors import (
+    ClientClosedRequest,
+    InvalidRequestError,
+    MethodNotAllowedError,
+    PayloadTooLarge,
+    RequestTimeout,
+)
 from gateway.tenants.types import Principal
 from gateway.time_limit import TimeLimit
 
@@ -43,14 +49,16 @@ class Headers:
         return [value.decode("latin-1") for known, value in self._scope["headers"] if known == name.encode("ascii")]
 
 
-async def read_post(scope: Any, receive: Any) -> bytes | None:
-    """The body of a POST; None if its client left before it had asked anything. Raises MethodNotAllowedError, too."""
+async def read_post(scope: Any, receive: Any) -> bytes:
+    """The body of a POST. Raises as `read_body`, and MethodNotAllowedError; InvalidRequestError for a body that breaks
+    off, be it that its client left or that its chunks make no sense: the server tells both alike.
+    """
     if scope["method"] != "POST":
         raise MethodNotAllowedError(f"Not allowed: {scope['method']} {scope['path']}", headers={"allow": "POST"})
     try:
         return await read_body(scope, receive, scope["litestar_app"].state.max_body_bytes)
-    except ClientClosedRequest:
-        return None
+    except ClientClosedRequest as error:
+        raise InvalidRequestError("The body of your request broke off.", code="incomplete_body") from error
 
 
 async def read_body(scope: Any, receive: Any, limit: int) -> bytes:

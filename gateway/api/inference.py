@@ -37,8 +37,7 @@ async def embeddings(scope: Scope, receive: Receive, send: Send) -> None:
 async def answer(dialect: Dialect, scope: Any, receive: Receive, send: Send) -> None:
     """One request of any dialect, from its bytes to the last byte of its answer."""
     raw = await read_post(scope, receive)
-    if raw is not None:
-        state = scope["litestar_app"].state
-        heartbeat = state.heartbeat(send)
-        told = await state.pipeline.answer(dialect, raw, Headers(scope), receive, heartbeat=heartbeat)
-        await told(scope, receive, heartbeat)
+    state = scope["litestar_app"].state
+    heartbeat = state.heartbeat(send)
+    told = await state.pipeline.answer(dialect, raw, Headers(scope), receive, heartbeat=heartbeat)
+    await told(scope, receive, heartbeat)

@@ -21,10 +21,9 @@ async def messages(scope: Scope, receive: Receive, send: Send) -> None:
 @asgi("/v1/messages/count_tokens", copy_scope=False)
 async def count_message_tokens(scope: Scope, receive: Receive, send: Send) -> None:
     raw = await read_post(scope, receive)
-    if raw is not None:
-        dialect = _dialect(scope, counting=True)
-        told = await count_tokens(scope["litestar_app"].state.house, dialect, raw, Headers(scope))
-        await told(scope, receive, send)
+    dialect = _dialect(scope, counting=True)
+    told = await count_tokens(scope["litestar_app"].state.house, dialect, raw, Headers(scope))
+    await told(scope, receive, send)
 
 
 def _dialect(scope: Any, *, counting: bool = False) -> MessagesDialect:

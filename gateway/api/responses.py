@@ -33,11 +33,10 @@ async def create_response(scope: Scope, receive: Receive, send: Send) -> None:
 
 async def _create(scope: Any, receive: Receive, send: Send) -> None:
     raw = await read_post(scope, receive)
-    if raw is not None:
-        state = scope["litestar_app"].state
-        heartbeat = state.heartbeat(send)
-        told = await _Creating(state, raw, Headers(scope), receive, heartbeat).answer()
-        await told(scope, receive, heartbeat)
+    state = scope["litestar_app"].state
+    heartbeat = state.heartbeat(send)
+    told = await _Creating(state, raw, Headers(scope), receive, heartbeat).answer()
+    await told(scope, receive, heartbeat)
 
 
 class _Creating:

@@ -27,6 +27,5 @@ async def _answer(
     serve: Callable[[House, bytes, Incoming], Awaitable[Answer]], scope: Any, receive: Receive, send: Send
 ) -> None:
     raw = await read_post(scope, receive)
-    if raw is not None:
-        told = await serve(scope["litestar_app"].state.house, raw, Headers(scope))
-        await told(scope, receive, send)
+    told = await serve(scope["litestar_app"].state.house, raw, Headers(scope))
+    await told(scope, receive, send)

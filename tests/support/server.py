@@ -108,6 +108,11 @@ class Gateway:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
+    def put(self, path: str, body: Any, key: str) -> tuple[int, dict[str, str], bytes]:
+        headers = {"authorization": f"Bearer {key}", "content-type": "application/json"}
+        raw = json.dumps(body).encode()
+        return _fetch(urllib.request.Request(f"{self.url}{path}", data=raw, headers=headers, method="PUT"))
+
     def post(self, path: str, body: Any, key: str | None = None, **headers: str) -> tuple[int, dict[str, str], bytes]:
         """One plain request by the standard library: status, lower-case headers, body."""
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
