@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+import engine  # noqa: F401  before anything brings torch: it says how OpenMP is to wait
 from gateway.models.sources import resolve
 
 ROOT = Path(__file__).resolve().parent.parent
