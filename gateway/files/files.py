@@ -149,7 +149,11 @@ class Writing:
         return replace(self.file, filename=filename, purpose=purpose, num_bytes=self._num_bytes, expires_at=expires_at)
 
     async def finish(self, *, filename: str, purpose: str, ttl_s: float | None = None) -> StoredFile:
+        """Raises PayloadTooLarge where others that were written meanwhile have taken its room."""
         file = await self.close(filename=filename, purpose=purpose, ttl_s=ttl_s)
+        most = int(self._config.max_tenant_mb * 1e6)
+        if self._room is not None and await sum_file_bytes(self._database, file.tenant_id) > most:
+            raise no_room(most)
         async with self._database.write() as transaction:
             await finish_file(transaction, file)
         return file

@@ -1,5 +1,6 @@
 """Stored files: in parts, within limits, for their tenant alone, gone when they should be; on both databases."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
@@ -139,6 +140,16 @@ async def test_a_file_and_a_tenants_files_have_their_limits(files: Files, databa
     assert refused.value.code == "storage_exceeded"
     await sent(files, second, tenant="t2")
     assert (await num_rows(database))[0] == 2
+
+
+async def test_files_that_come_at_once_share_the_room(files: Files, database: Database) -> None:
+    each = form(("purpose", b"batch"), ("file", b"x" * 2_000_000))
+    ends = await asyncio.gather(*(sent(files, each) for _ in range(6)), return_exceptions=True)
+    kept = [end for end in ends if isinstance(end, StoredFile)]
+    assert len(kept) <= 2
+    assert {end.code for end in ends if isinstance(end, PayloadTooLarge)} == {"storage_exceeded"}
+    assert (await num_rows(database))[0] == len(kept)
+    await sent(files, form(("purpose", b"batch"), ("file", b"x")))
 
 
 async def test_pages_go_by_age(files: Files) -> None:
