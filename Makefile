@@ -19,7 +19,7 @@ BIN := .venv/bin
 TORCH := $(BIN)/python -m pip install -q $(PIP_ARGS) $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -c constraints.txt torch
 INSTALL := $(BIN)/python -m pip install -q $(PIP_ARGS) -c constraints.txt
 
-.PHONY: help serve test test-system check bench soak format clean
+.PHONY: help serve test test-system check audit bench soak format clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -40,6 +40,9 @@ check: .venv/.installed-dev ## ruff, mypy and the rules of who may import whom
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+
+audit: ## look for known vulnerabilities in the pinned versions (needs PyPI's advisories)
+	@.ci/audit
 
 bench: .venv/.installed-dev ## measure: the proxy path, the cache, the books, the engine, the router (about ten minutes)
 	@$(BIN)/python -m benchmarks.gateway
