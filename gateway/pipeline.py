@@ -187,13 +187,13 @@ class Pipeline:
             if not served.record.usage.total_tokens:
                 bookkeeper.correct(passage, usage_of_unreported(passage.inference, reply.format.text_length(body)))
             record = bookkeeper.settle(passage)
-            if (stored := reply.format.stored(body)) is not None:
-                await keep(passage, self._house, stored, record)
         else:
             record = bookkeeper.settle(
                 passage, status="error", http_status=reply.status, error_code=f"http_{reply.status}"
             )
         await passage.ticket.settle(passage.tokens_used, passage.cost_nanousd)
+        if reply.status < 300 and (stored := reply.format.stored(body)) is not None:
+            await keep(passage, self._house, stored, record)
         return as_wanted(passage, reply, body, [*describe(passage), *settle_up(record)])
 
     def _replayable(self, passage: Passage, stored: StoredAnswer) -> bytes | None:

@@ -53,6 +53,7 @@ class Relay:
                 self._settle("error", UpstreamError.status, UPSTREAM_STREAM_ERROR)
             elif reader.done or reader.finished:
                 record = self._settle("ok", 200, None)
+                await self._settle_ticket()  # at once: a sum of the books taken in between would count it twice
                 await self._keep(record)
                 yield settle_up_comment(record) + self._passage.voice.end()
             else:
@@ -69,7 +70,7 @@ class Relay:
         try:
             await self._served.reply.aclose()
         finally:
-            await self._passage.ticket.settle(self._passage.tokens_used, self._passage.cost_nanousd)
+            await self._settle_ticket()
 
     async def _payloads(self) -> AsyncIterator[list[bytes]]:
         """What `attempts.run` had to read already, then the rest. [DONE] is held back: the books come first."""
@@ -120,6 +121,9 @@ class Relay:
         mark, self._mark = self._mark, None
         bookkeeper.end_stream(mark)
         return record
+
+    async def _settle_ticket(self) -> None:
+        await self._passage.ticket.settle(self._passage.tokens_used, self._passage.cost_nanousd)
 
     def _usage(self, *, complete: bool) -> Usage:
         """As reported, for a whole answer; else what was reported so far or what was seen, whichever is more."""

@@ -61,6 +61,23 @@ async def test_what_an_answer_costs_counts_and_not_what_was_reserved(gate: Gate)
     assert refused["x-tollhouse-cost-usd"] == "0.0"
 
 
+async def test_a_streams_dollars_are_settled_before_its_last_byte_leaves(gate: Gate) -> None:
+    """A client may take its time to read that: nothing is held for it, and no sum of the books counts it once more."""
+    budget = await with_budget(gate, 10**9)
+    counts = gate.house.limiter._counting._local
+    at_the_end: list[tuple[int, int]] = []
+
+    class Watching(Line):
+        async def send(self, message: dict[str, Any]) -> None:
+            if b"[DONE]" in message.get("body", b""):
+                spent = [nanousd for (owner, _), (nanousd, _) in counts._spent.items() if owner == budget.owner_id]
+                at_the_end.append((sum(counts._held.values()), sum(spent)))
+            await super().send(message)
+
+    await gate.ask(question(stream=True), line=Watching())
+    assert at_the_end == [(0, ANSWER_COST)]
+
+
 async def test_fifty_at_once_against_a_budget_for_three(gate: Gate) -> None:
     async def slow(wire: Any) -> None:
         await asyncio.sleep(0.3)

@@ -6,12 +6,12 @@ from litestar import Request, Response
 
 from gateway.api.errors import to_api_shape
 from gateway.errors import ApiError, ConflictError, InvalidRequestError, NotFoundError
-from gateway.store.errors import DuplicateRow
+from gateway.store.errors import DuplicateRow, RowRefused
 from gateway.tenants.errors import DuplicateName, StillInUse, TenantError, UnknownName
 
 
 def tenant_error(request: Request[Any, Any, Any], error: Exception) -> Response[dict[str, Any]]:
-    """Of a TenantError, or of a row that is there already."""
+    """Of a TenantError, or of a row that the database does not take."""
     return to_api_shape(request, _translate(error))
 
 
@@ -20,6 +20,8 @@ def _translate(error: Exception) -> ApiError:
         return ConflictError(str(error))
     if isinstance(error, DuplicateRow):
         return ConflictError("there is one already")
+    if isinstance(error, RowRefused):
+        return InvalidRequestError("the database can't hold such a text or number")
     return (
         NotFoundError(str(error), code="not_found")
         if isinstance(error, UnknownName)
@@ -27,4 +29,4 @@ def _translate(error: Exception) -> ApiError:
     )
 
 
-EXCEPTION_HANDLERS: Any = {TenantError: tenant_error, DuplicateRow: tenant_error}
+EXCEPTION_HANDLERS: Any = {TenantError: tenant_error, RowRefused: tenant_error}

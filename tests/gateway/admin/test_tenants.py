@@ -92,3 +92,11 @@ async def test_a_body_is_json_whatever_a_client_calls_it(admin: Admin) -> None:
         assert answer.status_code == 201, answer.text
         refused = await client.post("/admin/tenants", content="name=acme")
         assert refused.status_code == 400, refused.text
+
+
+@pytest.mark.parametrize(
+    "path", ["/admin/tenants/a%00", "/admin/keys/a%00", "/admin/keys?tenant=a%00", "/admin/audit?action=%00"]
+)
+async def test_a_text_that_a_database_can_not_hold_is_the_callers_fault(admin: Admin, path: str) -> None:
+    """PostgreSQL refuses a NUL; SQLite finds nothing of that name."""
+    assert (await admin.ask("GET", path)).status in (200, 400, 404)
