@@ -81,7 +81,7 @@ class Counting:
     def leave_redis(self, claim: Claim) -> LocalCounts:
         """What a request had taken there is given up: its lease ends and its buckets refill. Raises CountsAway."""
         assert self._shared is not None
-        self._shared.forget(claim)
+        self._shared.leases.forget(claim)
         claim.slots, claim.tokens, claim.cost_nanousd = False, 0, 0
         return self.alone()
 

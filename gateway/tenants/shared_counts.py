@@ -12,12 +12,12 @@ from typing import Any, cast
 
 from gateway.ids import new_id
 from gateway.tenants import redis_scripts as scripts
+from gateway.tenants.leases import Leases
 from gateway.tenants.local_counts import OLD_S
 from gateway.tenants.periods import period_at
 from gateway.tenants.redis_keys import (
     bucket_key,
     dollars_field,
-    held_by,
     lease_keys,
     slot_field,
     spending_keys,
@@ -28,7 +28,6 @@ from gateway.tenants.tally import Balance, Claim, Standing, Tally, Unseeded, Wha
 from gateway.tenants.terms import Quota, Terms
 
 __all__ = ["RedisAway", "SharedCounts"]
-_BATCH = 500  # leases renewed in one call
 _MAX_EPOCHS = 10_000
 _SPENT = {"day": 4, "month": 5}  # where the scripts expect the key of a period's spending
 
@@ -41,11 +40,9 @@ class SharedCounts:
 
     def __init__(self, link: RedisLink, lease_s: float = 60.0) -> None:
         self._link = link
-        self._lease_ms = int(lease_s * 1000)
-        self._leases: dict[str, Claim] = {}
+        self.leases = Leases(link, lease_s)
         self._steps: dict[str, asyncio.Task[Any]] = {}  # reservations under way, by request
         self._epochs: dict[str, str] = {}  # by key of spending
-        self._renewing: asyncio.Task[None] | None = None
         self.on_new_epoch: Callable[[Terms, float], None] = lambda terms, at: None
 
     @property
@@ -75,7 +72,7 @@ class SharedCounts:
     async def _settle(self, claim: Claim, tokens: int, cost_nanousd: int) -> tuple[Balance, ...]:
         if (step := self._steps.get(claim.id)) is not None:
             await asyncio.wait([step])  # its client left; what it takes has to be there before it is given back
-        self._leases.pop(claim.id, None)
+        self.leases.forget(claim)
         terms, give_back = claim.terms, claim.tokens - tokens if claim.terms.tokens else 0
         allowances = terms.allowances if cost_nanousd or claim.cost_nanousd else ()
         if not (claim.slots or give_back or allowances):
@@ -100,10 +97,6 @@ class SharedCounts:
             for index, (each, period) in enumerate(zip(allowances, periods, strict=True))
         )
 
-    def forget(self, claim: Claim) -> None:
-        """Renews its lease no more."""
-        self._leases.pop(claim.id, None)
-
     async def raise_to(self, tenant_id: str, balances: tuple[Balance, ...]) -> tuple[Balance, ...]:
         periods = list({balance.period.label: balance.period for balance in balances}.values())
         arguments: list[Any] = [new_id()]
@@ -118,34 +111,14 @@ class SharedCounts:
         )
 
     async def aclose(self) -> None:
-        if self._renewing is not None:
-            self._renewing.cancel()
-            await asyncio.gather(self._renewing, return_exceptions=True)
+        await self.leases.aclose()
         await self._link.aclose()
-
-    async def renew(self) -> None:
-        """All leases, and what Redis has lost of them is put back."""
-        by_tenant: dict[str, list[Claim]] = {}
-        for claim in self._leases.values():
-            by_tenant.setdefault(claim.terms.tenant_id, []).append(claim)
-        for claims in by_tenant.values():
-            for start in range(0, len(claims), _BATCH):
-                with suppress(RedisAway):  # tried again next time
-                    await self._renew(claims[start : start + _BATCH])
-
-    async def _renew(self, claims: list[Claim]) -> None:
-        """Of one tenant. Whoever was settled meanwhile may have been put back: it is let go again."""
-        keys = lease_keys(claims[0].terms)
-        arguments = [part for claim in claims for part in (claim.id, held_by(claim))]
-        await self._link.run_on(scripts.RENEW, keys, [self._lease_ms, *arguments])
-        if gone := [claim.id for claim in claims if claim.id not in self._leases]:
-            await self._link.run_on(scripts.RELEASE, keys, gone)
 
     async def _admit(self, claim: Claim) -> Tally:
         terms, num_slots = claim.terms, len(claim.terms.slots)
         keys = [*lease_keys(terms), *(bucket_key(terms, "requests", quota) for quota in terms.requests)]
         fields = " ".join(f"{slot_field(quota)}=1" for quota in terms.slots)
-        arguments: list[Any] = [claim.id, self._lease_ms, fields, num_slots]
+        arguments: list[Any] = [claim.id, self.leases.length_ms, fields, num_slots]
         arguments += [part for quota in terms.slots for part in (slot_field(quota), quota.amount)]
         arguments += [quota.amount for quota in terms.requests]
         refused, *found = await self._link.run(scripts.ADMIT, keys, arguments)
@@ -157,7 +130,7 @@ class SharedCounts:
             return Tally(requests[refused - num_slots - 1], requests)
         if terms.slots:
             claim.slots = True
-            self._keep_leasing(claim)
+            self.leases.keep(claim)
         return Tally(None, requests)
 
     async def _reserve(self, claim: Claim, tokens: int, cost_nanousd: int) -> Tally:
@@ -165,7 +138,7 @@ class SharedCounts:
         buckets = terms.tokens if tokens else ()
         allowances = [(each, period_at(each.period, claim.at)) for each in (terms.allowances if cost_nanousd else ())]
         fields = " ".join(f"{dollars_field(each, period)}={cost_nanousd}" for each, period in allowances)
-        arguments: list[Any] = [claim.id, self._lease_ms, fields, tokens, cost_nanousd, len(allowances)]
+        arguments: list[Any] = [claim.id, self.leases.length_ms, fields, tokens, cost_nanousd, len(allowances)]
         for each, period in allowances:
             hard = each.hard.amount_nanousd if each.hard is not None else -1
             arguments += [_SPENT[each.period], each.owner.id, dollars_field(each, period), hard]
@@ -190,7 +163,7 @@ class SharedCounts:
         claim.tokens += tokens
         claim.cost_nanousd += cost_nanousd
         if allowances:
-            self._keep_leasing(claim)
+            self.leases.keep(claim)
         return Tally(None, standings, balances)
 
     async def _undo(self, claim: Claim) -> None:
@@ -207,17 +180,7 @@ class SharedCounts:
                 del self._epochs[next(iter(self._epochs))]
             if known != epoch:
                 self.on_new_epoch(claim.terms, claim.at)
-                self._link.spawn(self.renew())
-
-    def _keep_leasing(self, claim: Claim) -> None:
-        self._leases[claim.id] = claim
-        if self._renewing is None:
-            self._renewing = asyncio.create_task(self._renew_forever(), name="renew leases")
-
-    async def _renew_forever(self) -> None:
-        while True:
-            await asyncio.sleep(self._lease_ms / 3000)
-            await self.renew()
+                self._link.spawn(self.leases.renew())
 
 
 def _standings(

@@ -126,7 +126,7 @@ class Histories(RuleBasedStateMachine):
         shared = gate._counting._shared
         if shared is not None:
             leases = f"tollhouse:limits:{{{self.callers[0].tenant.id}}}:leases"
-            for ticket in shared._leases:
+            for ticket in shared.leases.claims:
                 await shared._link._redis.zadd(leases, {ticket: 0})
         await gate.aclose()
 
@@ -152,7 +152,7 @@ class Histories(RuleBasedStateMachine):
         if keys:
             await first._link._redis.delete(*keys)
         for gate in self.gates:
-            await gate._counting._shared.renew()  # type: ignore[union-attr]
+            await gate._counting._shared.leases.renew()  # type: ignore[union-attr]
 
     @invariant()
     def no_hard_budget_is_overspent(self) -> None:

@@ -84,7 +84,7 @@ class Teams(Controller):
         return await _team(books, tenant, changed.name)
 
 
-async def _team(books: Database, tenant: FromPath[str], name: str) -> TeamView:
+async def _team(books: Database, tenant: str, name: str) -> TeamView:
     """With its number of keys. Raises UnknownName."""
     team = await registry.get_team(books, tenant, name)
     rows = await registry.list_teams(books, tenant)
