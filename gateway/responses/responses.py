@@ -65,17 +65,15 @@ class Responses:
             raise refused("response_id", "Only responses created with background=true can be cancelled.")
         if not found.active:
             return found
-        if (run := self.runs.get(tenant_id, id)) is not None and run.task is not None:
-            run.stop()
-            await run.task
+        if (run := self.runs.get(tenant_id, id)) is not None:
+            await run.halt()
             return run.current
         return await self._end(found, found.response | {"status": "cancelled"})  # its gateway will notice
 
     async def remove(self, tenant_id: str, id: str) -> None:
         """Raises as `find`."""
-        if (run := self.runs.get(tenant_id, id)) is not None and run.task is not None:
-            run.stop()
-            await run.task
+        if (run := self.runs.get(tenant_id, id)) is not None:
+            await run.halt()
             self.runs.forget(id)
         if not await self.shelf.remove(tenant_id, id):
             raise no_such_response(id)

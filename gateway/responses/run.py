@@ -54,6 +54,11 @@ class Run:
             self._add(message["body"])
 
     @property
+    def num_bytes(self) -> int:
+        """Of its events."""
+        return sum(map(len, self._events))
+
+    @property
     def num_events(self) -> int:
         return len(self._events)
 
@@ -77,6 +82,12 @@ class Run:
             self._stopping = True
             self._why = why
             self.task.cancel()
+
+    async def halt(self) -> None:
+        """Stops it, and waits until it is stored; that goes on if the waiting is cancelled."""
+        self.stop()
+        if self.task is not None:
+            await asyncio.wait({self.task})
 
     def stopped(self) -> None:
         """The cancellation has arrived; the pipeline may have told it as a failure."""

@@ -22,6 +22,7 @@ from gateway.store.responses import insert_response, renew_leases
 LEASE_S = 10.0
 RENEW_INTERVAL_S = 3.0
 LINGER_S = 300.0  # how long the events of a run that has ended can still be listened to
+MAX_LINGERING_BYTES = 64 * 2**20  # of all such events; the oldest runs are forgotten first
 
 log = logging.getLogger("tollhouse.responses")
 
@@ -34,6 +35,7 @@ class Runs:
         self._database = database
         self._shelf = shelf
         self._runs: dict[str, Run] = {}
+        self._lingering: dict[str, int] = {}  # bytes of the events of runs that have ended, the oldest first
         self._renewing: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -55,6 +57,7 @@ class Runs:
 
     def forget(self, id: str) -> None:
         self._runs.pop(id, None)
+        self._lingering.pop(id, None)
 
     async def begin(self, run: Run, turns: Sequence[str], serve: Serve) -> Answer | None:
         """Returns once the run is admitted and has its row; else with the answer that says why it isn't.
@@ -105,9 +108,15 @@ class Runs:
         await self._shelf.keep(run.current)
         run.close()
         if run.streams:
-            asyncio.get_running_loop().call_later(LINGER_S, self.forget, run.stored.id)
+            self._linger(run)
         else:
             self.forget(run.stored.id)
+
+    def _linger(self, run: Run) -> None:
+        self._lingering[run.stored.id] = run.num_bytes
+        asyncio.get_running_loop().call_later(LINGER_S, self.forget, run.stored.id)
+        while sum(self._lingering.values()) > MAX_LINGERING_BYTES:
+            self.forget(next(iter(self._lingering)))
 
     async def renew(self) -> None:
         """Raises StoreError."""

@@ -280,6 +280,37 @@ async def test_a_run_is_seen_everywhere_and_ends_by_itself(room: Responses, else
         await room.find("t1", run.id)
 
 
+async def test_what_can_be_heard_later_is_bounded(room: Responses, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = [await started(room) for _ in range(3)]
+    monkeypatch.setattr(runs, "MAX_LINGERING_BYTES", 5 * ended[0].run.num_bytes)  # the end of one is as long again
+    for each in ended:
+        each.script.go_on.set()
+        await until(lambda run=each.run: run.over)  # type: ignore[misc]
+        await asyncio.sleep(0)
+    assert [room.runs.get("t1", each.id) is not None for each in ended] == [False, True, True]
+    assert (await room.find("t1", ended[0].id)).status == "completed"
+
+
+async def test_a_cancellation_whose_client_leaves_is_stored_all_the_same(
+    room: Responses, elsewhere: Responses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, keep, storing, stored = await started(room), room.shelf.keep, asyncio.Event(), asyncio.Event()
+
+    async def slow(*args: Any) -> None:
+        storing.set()
+        await stored.wait()
+        await keep(*args)
+
+    monkeypatch.setattr(room.shelf, "keep", slow)
+    cancelling = asyncio.create_task(room.cancel("t1", run.id))
+    await storing.wait()
+    cancelling.cancel()
+    await asyncio.wait({cancelling})
+    stored.set()
+    await until(lambda: run.run.over)
+    assert (await elsewhere.find("t1", run.id)).status == "cancelled"
+
+
 async def test_a_run_is_cancelled_from_elsewhere(room: Responses, elsewhere: Responses) -> None:
     run = await started(room)
     assert (await elsewhere.cancel("t1", run.id)).status == "cancelled"
