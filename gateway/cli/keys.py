@@ -1,9 +1,8 @@
 """`tollhouse keys`: a key is shown once, when it is made or rotated; the database holds its hash."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,25 +10,12 @@ from gateway.cli.limits import LIMITS, cells, limit_options, limits_of, meant
 from gateway.cli.moments import Duration, Expiry
 from gateway.cli.options import config_option, load_config, operator, with_database
 from gateway.cli.output import console, table
+from gateway.cli.scopes import FIELDS, in_short, listed, scope_options, told
 
 if TYPE_CHECKING:
     from gateway.store.keys import KeyRow
-    from gateway.tenants.types import Scope
 
-_SCOPE = {  # option: (field, help)
-    "--models": ("models", "Globs of the models that it may name, and that `auto` chooses from."),
-    "--tiers": ("tiers", "Tiers whose models it may use."),
-    "--endpoints": ("endpoints", "Such as chat/completions, embeddings or audio."),
-    "--ip": ("ip_ranges", "Addresses it may be used from: 10.0.0.0/8, 2001:db8::/32."),
-}
-Command = TypeVar("Command", bound=Callable[..., Any])
 of_tenant = click.option("--tenant", help="Whose key it is, where a name alone is not enough.")
-
-
-def scope_options(command: Command) -> Command:
-    for option, (field, help) in reversed(_SCOPE.items()):
-        command = click.option(option, field, metavar="A,B,...", help=help)(command)
-    return command
 
 
 @click.group("keys")
@@ -54,7 +40,7 @@ def create(tenant: str, name: str, team: str | None, expires_at: Any, config_pat
     from gateway.tenants.types import Scope
 
     limits = limits_of(given)
-    scope = Scope(**{field: _listed(text) for field, text in given.items()})
+    scope = Scope(**{field: listed(text) for field, text in given.items()})
     made = with_database(
         load_config(config_path),
         lambda database: create_key(
@@ -84,9 +70,9 @@ def set_(key: str, tenant: str | None, config_path: Path, **given: Any) -> None:
     changes = meant(given)
     if not changes:
         raise click.UsageError("nothing to change: name at least one option")
-    for field, _ in _SCOPE.values():
+    for field in FIELDS.values():
         if field in changes:
-            changes[field] = _listed(changes[field])
+            changes[field] = listed(changes[field])
     changed = with_database(
         load_config(config_path),
         lambda database: change_key(database, _reference(key), tenant, by=operator(), **changes),
@@ -110,7 +96,9 @@ def list_(tenant: str | None, team: str | None, config_path: Path) -> None:
     shown = table("tenant", "team", "key", "name", "state", "good for")
     for row in rows:
         key = row.key
-        shown.add_row(row.tenant_name, row.team_name or "", f"{key.prefix}…", key.name, _state(row), _scope(key.scope))
+        shown.add_row(
+            row.tenant_name, row.team_name or "", f"{key.prefix}…", key.name, _state(row), in_short(key.scope)
+        )
     console().print(shown)
 
 
@@ -136,9 +124,7 @@ def show(key: str, tenant: str | None, config_path: Path) -> None:
     }
     if row.previous_until is not None and row.previous_until > datetime.now(UTC):
         lines["old secret until"] = _time(row.previous_until)
-    for option, (field, _) in _SCOPE.items():
-        allowed = getattr(found.scope, field, None)
-        lines[option.strip("-")] = ", ".join(allowed) if allowed else "all"
+    lines |= {option: written or "all" for option, written in told(found.scope)}
     lines |= {name.replace("_", " "): shown or "none of its own" for name, shown in limits.items()}
     for label, text in lines.items():
         click.echo(f"{label:<22}{text}")
@@ -202,10 +188,6 @@ def _reference(shown: str) -> str:
     return shown.removesuffix("…")
 
 
-def _listed(text: str | None) -> tuple[str, ...] | None:
-    return None if text is None else tuple(part.strip() for part in text.split(",") if part.strip())
-
-
 def _state(row: "KeyRow") -> str:
     expires_at = row.key.expires_at
     if row.key.disabled:
@@ -213,13 +195,6 @@ def _state(row: "KeyRow") -> str:
     if expires_at is None:
         return "active"
     return "expired" if expires_at <= datetime.now(UTC) else f"until {expires_at:%Y-%m-%d}"
-
-
-def _scope(scope: "Scope | None") -> str:
-    if scope is None:
-        return "everything"
-    lists = {option.strip("-"): getattr(scope, field) for option, (field, _) in _SCOPE.items()}
-    return "\n".join(f"{name} {', '.join(allowed)}" for name, allowed in lists.items() if allowed)
 
 
 def _time(moment: datetime) -> str:
