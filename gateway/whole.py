@@ -37,6 +37,7 @@ def as_wanted(passage: Passage, reply: Reply, body: bytes, headers: Headers) -> 
     if reply.status >= 300 and not is_error(body):
         message = f"The upstream answered with HTTP {reply.status} and no reason."
         error = UpstreamError(message, code=f"http_{reply.status}")
+        error.status = reply.status  # which some APIs tell in the body as well
         told = voice.broken(error) if late else voice.error(error)
         return Answer(told, status=reply.status, headers=headers, content_type=EVENT_STREAM if late else JSON)
     if passage.inference.stream and reply.status < 300:

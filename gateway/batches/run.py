@@ -5,6 +5,7 @@ It may be stopped at any point, and another gateway goes on: what is answered is
 
 import asyncio
 import logging
+import sys
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
@@ -131,8 +132,8 @@ class Run:
                 await asyncio.sleep(RETRY_INTERVAL_S)
 
     async def _lines(self) -> AsyncIterator[tuple[int, Line]]:
-        """The file was checked, and does not change."""
-        async for number, raw in read_lines(self._house.files, self.batch.input_file_id, self._max_line_bytes):
+        """The file was checked, and does not change: what a line may hold may have been lowered since."""
+        async for number, raw in read_lines(self._house.files, self.batch.input_file_id, sys.maxsize):
             line = parse_line(raw, number, self.batch.endpoint)
             assert isinstance(line, Line)
             yield number, line

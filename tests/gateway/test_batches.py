@@ -344,6 +344,22 @@ async def test_a_line_that_the_gateway_fails_on_harms_no_other(
     assert room.gate.num_sent() == 2
 
 
+async def test_a_lowered_limit_of_bodies_does_not_stop_a_batch_that_was_checked(room: Room) -> None:
+    first = Worker(room.house, room.gate.pipeline)
+    await first.start()
+    hold = Hold(room.gate.upstream)
+    batch = await room.create(*(line(number, "probe/held") for number in range(3)))
+    await room.gate.until(lambda: hold.num_asked == 3)
+    await first.aclose()
+    await room.gate.reconfigure(("[cache]", "[server]\nmax_body_mb = 0.0001\n[cache]"))
+    hold.let_go()
+    second = Worker(room.house, room.gate.pipeline)
+    await second.start()
+    ended = await room.ended(batch)
+    assert (ended.status, ended.num_completed) == ("completed", 3)
+    await second.aclose()
+
+
 async def test_a_result_whose_commit_was_not_heard_of_counts_once(room: Room) -> None:
     batch = await room.create(line(0))
     soon = datetime.now(UTC) + timedelta(seconds=30)

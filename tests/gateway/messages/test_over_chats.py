@@ -4,6 +4,7 @@ import pytest
 
 from gateway.catalog import Catalog
 from gateway.config import parse
+from tests.faults.misbehaving import Wire
 from tests.gateway.messages.conftest import CLAUDE, ask, told
 from tests.support.in_process import CONFIG, Gate, chat
 
@@ -79,6 +80,15 @@ async def test_errors_are_in_anthropics_shape(gate: Gate, model: str, status: in
     assert (line.json["type"], line.json["error"]["type"]) == ("error", kind)
     assert line.json["request_id"] == line["x-request-id"] == line["request-id"] == gate.record.id
     assert gate.record.endpoint == "messages"
+
+
+async def test_a_refusal_without_a_reason_has_the_type_of_its_status(gate: Gate) -> None:
+    async def bare(wire: Wire) -> None:
+        await wire.json(b"", "404 Not Found")
+
+    gate.upstream.on("bare", bare)
+    line = await ask(gate, "probe/bare")
+    assert (line.status, line.json["error"]["type"]) == (404, "not_found_error")
 
 
 async def test_what_only_anthropic_has_is_refused_elsewhere(gate: Gate) -> None:
