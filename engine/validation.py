@@ -10,7 +10,15 @@ from typing import TypeGuard
 import msgspec
 
 from engine.errors import InvalidRequest, PromptTooLong
-from engine.types import EngineOptions, GenerationRequest, KVCacheDtype, SamplingParams
+from engine.types import (
+    EngineOptions,
+    GenerationRequest,
+    Grammar,
+    GrammarKind,
+    KVCacheDtype,
+    Pooling,
+    SamplingParams,
+)
 
 MAX_TEMPERATURE = 2.0
 MAX_PENALTY = 2.0  # of frequency and presence, to either side: OpenAI's range
@@ -50,6 +58,10 @@ def validated(params: GenerationRequest, *, max_length: int, vocab_size: int, bo
             raise InvalidRequest(f"{name} must be a string", name)
     if not _is_int(params.priority):
         raise InvalidRequest("priority must be an integer", "priority")
+    if params.pooling is not None:
+        _check_word(params.pooling, typing.get_args(Pooling), "pooling")
+    if params.grammar is not None:
+        _check_grammar(params.grammar)
     prompt = params.prompt_token_ids
     if not prompt:
         if bos_id is None:
@@ -98,9 +110,26 @@ def check_sampling(sampling: SamplingParams, vocab_size: int) -> None:
         _check_num_logprobs(getattr(sampling, name), name)
     if sampling.seed is not None and not (_is_int(sampling.seed) and -(2**63) <= sampling.seed < 2**64):
         raise InvalidRequest(f"seed must be an integer of at most 64 bits, not {sampling.seed!r}", "seed")
-    if isinstance(sampling.stop, str) or not all(isinstance(stop, str) and stop for stop in sampling.stop):
+    if not isinstance(sampling.ignore_eos, bool):
+        raise InvalidRequest(f"ignore_eos must be true or false, not {sampling.ignore_eos!r}", "ignore_eos")
+    stops = sampling.stop
+    if not isinstance(stops, list | tuple) or not all(isinstance(stop, str) and stop for stop in stops):
         raise InvalidRequest("stop must be a list of strings, none of them empty", "stop")
     _check_token_ids(sampling.stop_token_ids, vocab_size, "stop_token_ids")
+
+
+def _check_grammar(grammar: object) -> None:
+    """Of what is not one of the known kinds, nobody has checked what it may cost."""
+    if not isinstance(grammar, Grammar):
+        raise InvalidRequest(f"grammar must be a Grammar, not {grammar!r}", "grammar")
+    _check_word(grammar.kind, typing.get_args(GrammarKind), "grammar")
+    if not isinstance(grammar.source, str):
+        raise InvalidRequest("a grammar's source must be a string", "grammar")
+
+
+def _check_word(value: object, known: Sequence[str], param: str) -> None:
+    if value not in known:
+        raise InvalidRequest(f"{param} must be one of {', '.join(known)}, not {value!r}", param)
 
 
 def _check_range(value: object, minimum: float, maximum: float, param: str) -> None:

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from engine.errors import InvalidRequest, PromptTooLong
-from engine.types import EngineOptions, GenerationRequest, SamplingParams
+from engine.types import EngineOptions, GenerationRequest, Grammar, SamplingParams
 from engine.validation import check_options, normalised, validated
 
 
@@ -32,7 +32,8 @@ def check(prompt: Any = (1, 2), bos_id: int | None = None, **sampling: Any) -> G
         *(("top_k", value) for value in (-2, 1.5, None, True)),
         *(("max_tokens", value) for value in (-1, 1.0, "3", False)),
         *(("seed", value) for value in (1.5, "x", 2**64, -(2**63) - 1)),
-        *(("stop", value) for value in ("text", ("",), ("a", 3))),
+        *(("stop", value) for value in ("text", ("",), ("a", 3), None, 3)),
+        *(("ignore_eos", value) for value in ("no", None, 1)),
         *(("stop_token_ids", value) for value in ((-1,), (100,), ("a",), (1.0,))),
     ],
 )
@@ -50,9 +51,13 @@ def test_a_prompt_of_impossible_tokens_is_refused(prompt: list[Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("priority", 1.5), ("cache_salt", None), ("fairness_key", 3), ("request_id", b"x")]
+    ("field", "value"),
+    [
+        *(("priority", 1.5), ("cache_salt", None), ("fairness_key", 3), ("request_id", b"x"), ("pooling", "cls")),
+        *(("grammar", value) for value in ("a+", Grammar(kind="ebnf"), Grammar(kind="regex", source=None))),  # type: ignore[arg-type]
+    ],
 )
-def test_a_field_of_a_wrong_type_is_refused_by_name(field: str, value: Any) -> None:
+def test_a_field_of_a_wrong_type_or_kind_is_refused_by_name(field: str, value: Any) -> None:
     params = msgspec.structs.replace(GenerationRequest(request_id="r", prompt_token_ids=[1]), **{field: value})
     with pytest.raises(InvalidRequest) as caught:
         validated(params, max_length=8, vocab_size=100, bos_id=None)
