@@ -133,9 +133,13 @@ class EventStream(AsyncIterator[list[bytes]]):
     A stream without its end counts as whole if one of its last payloads told of a finish; else it is a ProtocolFailure.
     """
 
-    def __init__(self, answer: HttpAnswer, first_token_s: float, idle_s: float, format: Format = OPENAI) -> None:
+    def __init__(
+        self, answer: HttpAnswer, first_token_s: float, idle_s: float, format: Format = OPENAI, secret: bytes = b""
+    ) -> None:
+        """`secret`: what no client may see, whoever says it."""
         self._answer = answer
         self._format = format
+        self._secret = secret
         self._fault: ProtocolFailure | None = None
         self._parser = SseParser()
         self._first_token_s = first_token_s
@@ -183,6 +187,9 @@ class EventStream(AsyncIterator[list[bytes]]):
             self._ended = True
             return self._parser.close()
         clean, nul, _ = piece.partition(b"\0")
+        if self._secret and self._secret in clean:
+            clean = clean.partition(self._secret)[0]
+            self._fault = ProtocolFailure("a stream that repeats our key, which is not for the client to see")
         try:
             payloads = self._parser.feed(clean)
         except EventTooLargeError as error:

@@ -31,6 +31,7 @@ FORWARDED = {"traceparent", "tracestate"}
 EVENTS = b"text/event-stream"
 JSON = b"application/json"
 HEALTH_CHECK_S = 5.0
+MIN_SECRET = 16  # characters: servers of one's own take "EMPTY" for a key, which any answer may hold
 UNWELL = {401, 402, 403, 429}
 
 
@@ -49,6 +50,7 @@ class HttpBackend:
         self._transport = transport or transport_for(provider.base_url, provider.max_connections)
         self._urls = {endpoint: _join(provider.base_url, path) for endpoint, path in self.paths.items()}
         self._models_url = _join(provider.base_url, "models")
+        self._secret = provider.api_key.encode() if len(provider.api_key) >= MIN_SECRET else b""
         self._headers = _base_headers(provider, self._credentials(provider.api_key) if provider.api_key else {})
         self._heads = {endpoint: request_head(url, self._headers_of(endpoint)) for endpoint, url in self._urls.items()}
 
@@ -92,7 +94,8 @@ class HttpBackend:
             pieces = passing.pieces(answer, provider.idle_timeout_s)
             return Reply(status, headers=headers, events=pieces, close=answer.aclose, format=passing.RAW)
         if status < 300 and stream and is_events:
-            events = EventStream(answer, provider.first_token_timeout_s, provider.idle_timeout_s, self.format)
+            first_token_s, idle_s = provider.first_token_timeout_s, provider.idle_timeout_s
+            events = EventStream(answer, first_token_s, idle_s, self.format, self._secret)
             return Reply(status, headers=headers, events=events, close=answer.aclose, format=self.format)
         if 300 <= status < 400:
             raise ProtocolFailure(f"a redirect (HTTP {status}), which is not followed: correct base_url")
@@ -100,7 +103,7 @@ class HttpBackend:
             raise ProtocolFailure("an event stream that was not asked for")
         limit = MAX_BODY_BYTES if status < 300 else MAX_ERROR_BYTES
         body = await answer.whole(limit, provider.idle_timeout_s)
-        if status >= 400 and provider.api_key and provider.api_key.encode() in body:
+        if status >= 400 and self._secret and self._secret in body:
             raise ProtocolFailure(f"an HTTP {status} that repeats our key, which is not for the client to see")
         format = passing.JSON if inference.endpoint in passing.PATHS else self.format
         return Reply(status, headers=headers, body=body, format=format)

@@ -10,6 +10,7 @@ from gateway.config_check import ConfigError
 from gateway.errors import InvalidRequestError
 from gateway.wire.chat import parse_chat
 from tests.faults.misbehaving import Wire
+from tests.faults.misbehaviours import STOP, chunk
 from tests.gateway.conftest import OpenGate
 from tests.support.in_process import CONFIG, Gate, chat
 
@@ -71,3 +72,25 @@ async def test_what_an_upstream_calls_its_refusal_in_a_stream_does_not_go_into_t
     await gate.ask(chat("probe/late-refusal", stream=True))
     assert gate.record.error_code is not None
     assert len(gate.record.error_code) < 30
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_key_that_is_a_word_may_be_said(
+    gate_with: OpenGate, monkeypatch: pytest.MonkeyPatch, stream: bool
+) -> None:
+    """Servers of one's own take any: nothing is secret about it."""
+    monkeypatch.setenv("OPERATORS_KEY", "harbour")
+    gate = await gate_with(CONFIG.replace('name = "upstream"', 'name = "upstream"\napi_key_env = "OPERATORS_KEY"', 1))
+
+    async def say(wire: Wire) -> None:
+        if not stream:
+            await wire.json({"error": {"message": "no such harbour"}}, "400 Bad Request")
+            return
+        await wire.start_events()
+        for event in (chunk({"content": "harbour"}), STOP):
+            await wire.event(event)
+        await wire.end()
+
+    gate.upstream.on("says", say)
+    line = await gate.ask(chat("probe/says", stream=stream))
+    assert (line.status, b"harbour" in line.body) == (200 if stream else 400, True)
