@@ -57,6 +57,8 @@ class GrammarCompiler:
     def __init__(self, tokenizer: TokenTable, vocab_size: int, seconds: float = COMPILE_SECONDS) -> None:
         self._tokenizer = tokenizer
         self._vocab_size = vocab_size
+        # A config may name ends that this model has no token for.
+        self._eos_ids = frozenset(token_id for token_id in tokenizer.eos_ids if token_id < vocab_size)
         self._calls = BoundedCalls("a grammar's compilation", seconds=seconds, most=MAX_COMPILING)
         self._lock = threading.Lock()
         self._table: llguidance.LLTokenizer | None = None
@@ -80,18 +82,21 @@ class GrammarCompiler:
             return built.fork()
 
     def _built_in_time(self, grammar: Grammar) -> Matcher:
-        source = _translated(grammar)
+        try:
+            source = _translated(grammar)
+        except UnicodeEncodeError as error:
+            raise _refused(grammar, "it has half of a surrogate pair, which is no text") from error
         try:
             return self._calls.call(lambda: self._build(grammar, source))
         except TimeoutError as error:
             raise _refused(grammar, "it takes too long to compile") from error
 
     def _build(self, grammar: Grammar, source: str) -> Matcher:
-        if not self._tokenizer.eos_ids:
+        if not self._eos_ids:
             raise InvalidRequest("this model has no end-of-sequence token, which an answer with a grammar needs")
         limits = llguidance.LLParserLimits(**_LIMITS)
         inner = llguidance.LLMatcher(self._token_table(), source, log_level=0, limits=limits)
-        matcher = Matcher(inner, self._tokenizer.eos_ids)
+        matcher = Matcher(inner, self._eos_ids)
         mask = np.zeros((self._vocab_size + 31) // 32, np.int32)
         if not matcher.error:
             matcher.fill_mask(mask)  # some contradictions show only here
@@ -104,8 +109,10 @@ class GrammarCompiler:
     def _token_table(self) -> llguidance.LLTokenizer:
         with self._lock:
             if self._table is None:
-                wrapper = llguidance.TokenizerWrapper(_Vocabulary(self._tokenizer, self._vocab_size))
-                self._table = llguidance.LLTokenizer(wrapper, eos_token=sorted(self._tokenizer.eos_ids))
+                wrapper = llguidance.TokenizerWrapper(
+                    _Vocabulary(self._tokenizer, self._vocab_size, min(self._eos_ids))
+                )
+                self._table = llguidance.LLTokenizer(wrapper, eos_token=sorted(self._eos_ids))
             return self._table
 
 
@@ -173,14 +180,14 @@ class _Vocabulary:
 
     bos_token_id = None
 
-    def __init__(self, tokenizer: TokenTable, vocab_size: int) -> None:
+    def __init__(self, tokenizer: TokenTable, vocab_size: int, eos_id: int) -> None:
         self._tokenizer = tokenizer
         self.tokens = [tokenizer.token_bytes(i) for i in range(vocab_size)]
         # Control tokens have no text, and may stand nowhere in an answer; each needs a name of its own.
         self.special_token_ids = [i for i, text in enumerate(self.tokens) if not text]
         for i in self.special_token_ids:
             self.tokens[i] = f"<|control {i}|>".encode()
-        self.eos_token_id = min(tokenizer.eos_ids)
+        self.eos_token_id = eos_id
 
     def __call__(self, text: str | bytes) -> list[int]:
         text = text if isinstance(text, str) else text.decode()

@@ -228,6 +228,23 @@ def test_a_model_without_an_end_can_have_no_grammar() -> None:
         GrammarCompiler(Endless(), VOCAB).compile(Grammar(kind="json_object"))
 
 
+def test_ends_beyond_the_models_tokens_are_left_out() -> None:
+    class Generous(Bytes):
+        eos_ids = frozenset({EOS, 99999})
+
+    matcher = GrammarCompiler(Generous(), VOCAB).compile(Grammar(kind="regex", source="a"))
+    write(matcher, "a")
+    assert allowed(matcher, VOCAB) == [EOS]
+    matcher.accept(EOS)
+    assert allowed(matcher, VOCAB) == [EOS]
+
+
+@pytest.mark.parametrize(("kind", "source"), [("regex", "\ud800"), ("choice", json.dumps(["a", "\udfff"]))])
+def test_what_is_no_unicode_is_refused(kind: str, source: str) -> None:
+    with pytest.raises(InvalidRequest, match="surrogate"):
+        compiled(kind, source)
+
+
 _scalars = st.sampled_from(
     [
         {"type": "string", "maxLength": 5},
