@@ -27,7 +27,7 @@ import msgspec
 class ApiError(Exception):
     """An answer in OpenAI's error shape: `{"error": {"message", "type", "param", "code"}}`."""
 
-    status: ClassVar[int] = 500
+    status: int = 500
     type: ClassVar[str] = "server_error"
     code: str | None = None
 
