@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
-from sqlalchemy import Row, Select, insert, update
+from sqlalchemy import Row, Select, delete, insert, update
 
 from gateway.ids import new_id
 from gateway.store.budget_tables import budget_alerts, budgets
@@ -42,6 +42,8 @@ async def claim(
                 insert(budget_alerts).values(**row, reached_at=moment, claimed_at=datetime.now(UTC))
             )
             found = (await connection.execute(_pending().where(budget_alerts.c.id == alert_id))).first()
+            if found is None:
+                await connection.execute(delete(budget_alerts).where(budget_alerts.c.id == alert_id))
     except DuplicateRow:
         return None
     return None if found is None else _read(found)

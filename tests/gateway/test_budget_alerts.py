@@ -239,3 +239,6 @@ async def test_a_changed_budget_warns_anew_and_a_removed_one_never(database: Dat
     await asyncio.sleep(0.2)
     await box.aclose()
     assert [message["limit_usd"] for message in receiver.messages] == ["10.0", "20.0"]
+    async with database.read() as connection:
+        left = await connection.scalars(text("SELECT DISTINCT budget_id FROM budget_alerts"))
+        assert list(left) == [new.id]
