@@ -23,7 +23,7 @@ def choose_operations(device: torch.device, shape: ModelShape, *, bf16_copy: boo
     KernelUnavailableError when an instruction set was asked for and can't be had. What keeps a faster one from
     running is said once, in the log.
     """
-    wanted = os.environ.get("TOLLHOUSE_KERNELS", "auto")
+    wanted = os.environ.get("TOLLHOUSE_KERNELS") or "auto"
     if wanted not in CHOICES:
         raise ValueError(f"TOLLHOUSE_KERNELS={wanted!r}: choose one of {', '.join(CHOICES)}")
     if device.type != "cpu" and wanted in LEVELS:  # no error: the process may run other models on its CPU
