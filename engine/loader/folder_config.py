@@ -86,8 +86,9 @@ def _rope_parameters(raw: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any
 
 
 def _rope(raw: dict[str, Any], parameters: dict[str, Any], head_dim: int, folder: Path) -> Rope:
+    theta = parameters.get("rope_theta")
     return Rope(
-        theta=float(parameters.get("rope_theta") or 10000.0),
+        theta=float(10000.0 if theta is None else theta),
         dim=int(head_dim * parameters.get("partial_rotary_factor", 1.0)),
         scaling=_scaling(raw, parameters, folder),
     )

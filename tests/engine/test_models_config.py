@@ -116,6 +116,7 @@ def test_experts_of_both_kinds() -> None:
         ({"query_pre_attn_scalar": "x"}, "config.json: unreadable"),
         ({"partial_rotary_factor": 1.5}, "rotates 96 elements of heads of 64"),
         ({"partial_rotary_factor": 0.33}, "rotates 21 elements of a head, an odd number"),
+        ({"rope_theta": 0}, "rope_theta = 0.0"),
         ({"rope_theta": 1.0, "rope_scaling": {"rope_type": "yarn", "factor": 2.0}}, "rope_theta = 1.0, too small"),
         (
             {"rope_scaling": {"rope_type": "longrope", "short_factor": [1.0], "long_factor": [1.0]}},
