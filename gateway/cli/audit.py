@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gateway.cli.options import config_option, load_config, with_database
-from gateway.cli.output import console, table
+from gateway.cli.output import print_table, table
 
 if TYPE_CHECKING:
     from gateway.store.audit import AuditRow
@@ -41,4 +41,4 @@ def audit(tenant: str | None, action: str | None, limit: int, as_json: bool, con
     for row in rows:
         who = row.actor if row.actor_kind == "cli" else row.actor_kind
         shown.add_row(f"{row.at:%m-%d %H:%M:%S}", who, row.source, row.action, row.target, row.tenant or "")
-    console().print(shown)
+    print_table(shown)

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from gateway.cli.options import config_option, load_config, operator, with_database
-from gateway.cli.output import console, exact_money, share, table
+from gateway.cli.output import exact_money, print_table, share, table
 
 _PERIODS = ("day", "month")
 _DIGITS = 25  # of nano-dollars; what a budget may be at most is for others to say
@@ -118,7 +118,7 @@ def list_(tenant: str | None, config_path: Path) -> None:
         spent = (exact_money(budget.amount_nanousd), exact_money(row.spent_nanousd))
         part = share(row.spent_nanousd, budget.amount_nanousd)
         shown.add_row(row.tenant_name, whose, budget.period, kind, *spent, part, marks)
-    console().print(shown)
+    print_table(shown)
 
 
 @budgets_group.command("remove")

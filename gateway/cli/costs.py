@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gateway.cli.options import config_option, load_config, with_database
-from gateway.cli.output import console, decimals_for, money, share, table
+from gateway.cli.output import decimals_for, money, print_table, share, table
 
 if TYPE_CHECKING:
     from gateway.ledger.reports import CostReport
@@ -64,7 +64,7 @@ def _show(report: "CostReport") -> None:
         shown.add_row(row.tenant_name, row.group or "(none)", *_cells(row, decimals))
     shown.add_section()
     shown.add_row("total", "", *_cells(report.total, decimals), style="bold")
-    console().print(shown)
+    print_table(shown)
 
 
 def _cells(row: "CostRow", decimals: int) -> list[str]:

@@ -9,7 +9,7 @@ import click
 from gateway.cli.limits import LIMITS, cells, limit_options, limits_of, meant
 from gateway.cli.moments import Duration, Expiry
 from gateway.cli.options import config_option, load_config, operator, with_database
-from gateway.cli.output import console, table
+from gateway.cli.output import print_table, table
 from gateway.cli.scopes import FIELDS, in_short, listed, scope_options, told
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def list_(tenant: str | None, team: str | None, config_path: Path) -> None:
         shown.add_row(
             row.tenant_name, row.team_name or "", f"{key.prefix}…", key.name, _state(row), in_short(key.scope)
         )
-    console().print(shown)
+    print_table(shown)
 
 
 @keys_group.command("show")

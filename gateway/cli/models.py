@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gateway.cli.options import config_option, load_config
-from gateway.cli.output import console, table
+from gateway.cli.output import print_table, table
 
 if TYPE_CHECKING:
     from gateway.config import Config
@@ -41,7 +41,7 @@ def list_(config_path: Path) -> None:
         path = installed(source, home() / "models")
         size = f"{_bytes_of(path) / 1e6:,.0f} MB" if path else ""
         shown.add_row(user, source, size, str(path) if path else "not here yet: tollhouse models pull")
-    console().print(shown)
+    print_table(shown)
 
 
 def configured(config: "Config") -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gateway.cli.options import config_option, load_config, operator, with_database
-from gateway.cli.output import console, table
+from gateway.cli.output import print_table, table
 from gateway.cli.prices import PARTS, in_force, shown_amount
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def _show(found: "list[Found]", old: "dict[str, Price]") -> None:
     for each in found:
         amounts = [_step(old.get(each.model), each.price, part) for part in parts]
         shown.add_row(each.model, each.theirs, *amounts, "; ".join(each.remarks))
-    console().print(shown)
+    print_table(shown)
 
 
 def _step(old: "Price | None", new: "Price", part: str) -> str:

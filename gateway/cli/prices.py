@@ -10,7 +10,7 @@ import click
 
 from gateway.cli.moments import Moment
 from gateway.cli.options import config_option, load_config, operator, with_database
-from gateway.cli.output import console, exact_money, table
+from gateway.cli.output import exact_money, print_table, table
 
 if TYPE_CHECKING:
     from gateway.ledger.price import Price
@@ -106,7 +106,7 @@ def list_(history: bool, config_path: Path) -> None:
         if history or state != "past":
             amounts = [shown_amount(row.price, name) for name in PARTS]
             shown.add_row(row.model, *amounts, f"{row.valid_from:%Y-%m-%d %H:%M}", row.source, state)
-    console().print(shown)
+    print_table(shown)
 
 
 def described(price: "Price") -> str:

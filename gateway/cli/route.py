@@ -8,7 +8,7 @@ import click
 
 from gateway.cli.models import fetch
 from gateway.cli.options import config_option, load_config
-from gateway.cli.output import console, table
+from gateway.cli.output import print_table, table
 
 if TYPE_CHECKING:
     from gateway.config import Config
@@ -40,7 +40,7 @@ def explain(prompt: str, tier: str | None, needs: tuple[str, ...], config_path: 
         shown.add_row("task", f"{signals.task} {signals.task_confidence or 0:.2f}")
     for name, score in signals.scores.items():
         shown.add_row(f"{name} is good enough", f"{score:.2f}")
-    console().print(shown)
+    print_table(shown)
 
 
 @route_group.command("train")

@@ -7,7 +7,7 @@ import click
 
 from gateway.cli.limits import cells, limit_options, limits_of, meant
 from gateway.cli.options import config_option, load_config, operator, with_database
-from gateway.cli.output import console, table
+from gateway.cli.output import print_table, table
 
 of_tenant = click.option("--tenant", required=True, help="Whose team it is.")
 
@@ -68,7 +68,7 @@ def list_(tenant: str | None, config_path: Path) -> None:
     for row in rows:
         state = "disabled" if row.team.disabled else "active"
         shown.add_row(row.tenant_name, row.team.name, state, str(row.num_keys), *cells(row.team.limits))
-    console().print(shown)
+    print_table(shown)
 
 
 @teams_group.command("disable")

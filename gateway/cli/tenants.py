@@ -7,7 +7,7 @@ import click
 
 from gateway.cli.limits import LIMIT, Setting, cells, limit_options, limits_of, meant
 from gateway.cli.options import config_option, load_config, operator, with_database
-from gateway.cli.output import console, table
+from gateway.cli.output import print_table, table
 
 if TYPE_CHECKING:
     from gateway.config import Config
@@ -91,7 +91,7 @@ def list_(config_path: Path) -> None:
     for tenant in found:
         state = "disabled" if tenant.disabled else "active"
         shown.add_row(tenant.name, state, *cells(tenant.limits), tenant.baseline_model or "", tenant.capture)
-    console().print(shown)
+    print_table(shown)
 
 
 @tenants_group.command("disable")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from gateway.cli.output import decimals_for, money
+from gateway.cli.output import console, decimals_for, money
 from gateway.cli.reference import reference
 from gateway.cli.root import cli
 from gateway.config import load
@@ -49,11 +49,16 @@ class Tollhouse:
     """`tollhouse` with a config and a state folder of its own."""
 
     def __init__(self, folder: Path, embedder: Path) -> None:
-        self.home, self.config = folder / "state", folder / "config.toml"
+        self.home, self.config, self.columns = folder / "state", folder / "config.toml", 200
         self.config.write_text(CONFIG.format(embedder=embedder))
 
     def __call__(self, *arguments: str) -> Result:
-        environment = {"TOLLHOUSE_HOME": str(self.home), "TOLLHOUSE_CONFIG": str(self.config), "COLUMNS": "200"}
+        environment = {
+            "TOLLHOUSE_HOME": str(self.home),
+            "TOLLHOUSE_CONFIG": str(self.config),
+            "COLUMNS": str(self.columns),
+        }
+        console.cache_clear()  # it remembers its width
         return CliRunner().invoke(cli, list(arguments), env=environment, prog_name="tollhouse")
 
     def fails(self, *arguments: str, code: int = 1) -> str:
@@ -373,6 +378,25 @@ def test_costs_shows_each_line_and_a_total(tollhouse: Tollhouse) -> None:
     assert "$0.0200012" in total
     assert "$0.0008977" in total
     assert "nothing in the books since" in tollhouse.does("costs", "--since", "2026-11-30")
+
+
+def test_a_narrow_screen_loses_no_name_and_no_digit(tollhouse: Tollhouse) -> None:
+    tollhouse.does("tenants", "add", "acme")
+    fill_books(tollhouse)
+    tollhouse.does(
+        "prices", "set", "m", "--input", "0.123456789", "--output", "123456.123456789", "--cached-input", "9"
+    )
+    tollhouse.columns = 80
+    for command in (("costs", "--by", "tier"), ("prices", "list")):
+        shown = tollhouse.does(*command)
+        assert "…" not in shown
+        assert max(map(len, shown.splitlines())) <= 80
+    costs = tollhouse.does("costs", "--by", "tier")
+    assert "acme  small" in costs
+    assert "cost: $0.0000012" in costs
+    assert "$123,456.123456789" in tollhouse.does("prices", "list")
+    assert tollhouse.does("tenants", "list").count("acme") == 1  # what fits stays a table
+    assert "requests/min" in tollhouse.does("tenants", "list")
 
 
 def test_costs_as_json_has_exact_nano_dollars(tollhouse: Tollhouse) -> None:
