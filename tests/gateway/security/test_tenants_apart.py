@@ -35,15 +35,26 @@ HISTORIES = st.lists(
     phases=(Phase.explicit, Phase.generate),
 )
 async def test_whatever_one_tenant_does_another_can_not_tell(site: Site, history: list[Act]) -> None:
-    alone = [act for act in history if act.who == 1]
-    assert await site.live(history) == await site.live(alone)
+    await _is_not_seen(site, history)
 
 
 @pytest.mark.parametrize("what", ["chat", "chat_in_namespace", "message", "respond"])
 @pytest.mark.parametrize("how", [0, 1, 2, 3])
 async def test_the_very_same_question_is_new_to_another_tenant(site: Site, what: str, how: int) -> None:
-    mine, theirs = Act(0, what, 0, how), Act(1, what, 0, how)
-    assert await site.live([mine, mine, theirs]) == await site.live([theirs])
+    await _is_not_seen(site, [Act(0, what, 0, how), Act(0, what, 0, how), Act(1, what, 0, how)])
+
+
+@pytest.mark.parametrize("what", ["look", "meddle"])
+@pytest.mark.parametrize("how", range(8))
+async def test_what_belongs_to_another_tenant_does_not_exist(site: Site, what: str, how: int) -> None:
+    await _is_not_seen(site, [Act(0, "upload", 0, 0), Act(0, "respond", 0, 1), Act(1, what, 1, how)])
+
+
+async def _is_not_seen(site: Site, history: list[Act]) -> None:
+    """Alone first: what leaked out of the whole history would be there already."""
+    site.new_texts()
+    alone = await site.live([act for act in history if act.who == 1])
+    assert await site.live(history) == alone
 
 
 async def test_the_method_sees_what_it_should(site: Site) -> None:

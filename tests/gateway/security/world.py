@@ -49,6 +49,7 @@ class Seen:
 class Caller:
     client: httpx.AsyncClient
     key: str
+    town: str = ""
     other: "Caller | None" = None
     ids: dict[str, str] = field(default_factory=dict)  # of the newest thing of a kind
 
@@ -68,7 +69,7 @@ class Caller:
         return await self._post("messages", self._chat("echo", about))
 
     async def respond(self, about: int, how: int) -> httpx.Response:
-        body: dict[str, Any] = {"model": "echo", "input": TEXTS[about], "store": bool(how % 2)}
+        body: dict[str, Any] = {"model": "echo", "input": self._text(about), "store": bool(how % 2)}
         if how >= 2:
             body["previous_response_id"] = self._whose("resp", how % 2)
         return self._note("resp", await self._post("responses", body))
@@ -97,7 +98,10 @@ class Caller:
         return await self._post("batches", batch)
 
     def _chat(self, model: str, about: int) -> dict[str, Any]:
-        return {"model": model, "max_tokens": 2, "messages": [{"role": "user", "content": TEXTS[about]}]}
+        return {"model": model, "max_tokens": 2, "messages": [{"role": "user", "content": self._text(about)}]}
+
+    def _text(self, about: int) -> str:
+        return f"{TEXTS[about]} {self.town}".strip()
 
     def _whose(self, kind: str, about: int) -> str:
         """One's own newest thing, or the other's: to ask for that must be as if it had never been."""
@@ -126,9 +130,15 @@ class Site:
     upstream: MisbehavingUpstream
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
+    town: str = ""
+
+    def new_texts(self) -> None:
+        """From now on all texts are ones that nobody has asked before."""
+        self.town = f"(in town {next(self._numbers)})"
+
     async def live(self, acts: Iterable[Act]) -> list[Seen]:
         """Two new tenants do all this; what the second one saw."""
-        first, second = [Caller(self.client, await self._key()) for _ in range(2)]
+        first, second = [Caller(self.client, await self._key(), self.town) for _ in range(2)]
         first.other, second.other = second, first
         await self.house.authenticator._watch.poll()
         seen = []
