@@ -79,6 +79,15 @@ def test_prompts_under_way_share_a_step_in_equal_parts_by_tenant() -> None:
     assert part_of == {"a": 96, "c": 96}, "one tenant's prompts are run one after another"
 
 
+def test_the_tokens_of_answers_are_charged_like_those_of_prompts() -> None:
+    engine, _ = make(max_batch_size=1)
+    long = [add(engine, f"l{i}", 4, max_tokens=400, key="long") for i in range(4)]
+    short = [add(engine, f"s{i}", 4, max_tokens=20, key="short") for i in range(60)]
+    run_until(engine, *long[:2])
+    num_before = sum(each.status is Status.FINISHED for each in short)
+    assert num_before >= 10, "one long answer costs its tenant as many turns as its tokens are worth"
+
+
 def test_what_one_tenant_leaves_another_gets() -> None:
     engine, toy = make(num_blocks=2000)
     add(engine, "a", 600, key="x")
