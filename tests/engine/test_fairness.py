@@ -141,6 +141,14 @@ def test_an_urgent_request_takes_blocks_only_if_they_suffice() -> None:
     check_alone(urgent, batch, small)
 
 
+def test_nobody_is_sent_away_more_than_twice_where_blocks_suffice_for_one_and_a_half() -> None:
+    engine, _ = make(num_blocks=30)
+    requests = [add(engine, name, 16, max_tokens=300) for name in "abcdef"]  # 20 blocks each
+    run_until(engine, *requests)
+    assert max(each.num_preemptions for each in requests) == 2
+    check_alone(*requests)
+
+
 def test_equals_never_take_each_others_place() -> None:
     engine, _ = make(max_batch_size=2)
     requests = [add(engine, name, 30, max_tokens=30) for name in "abc"]
