@@ -8,7 +8,7 @@ from gateway.answer import EVENT_STREAM, JSON, Answer, Headers, encode_headers
 from gateway.errors import UpstreamError, UpstreamRefusal
 from gateway.passage import Passage
 from gateway.upstream.types import Reply
-from gateway.wire.completeness import is_error
+from gateway.wire.completeness import is_error, reason_in
 from gateway.wire.replay import replay
 
 log = logging.getLogger("tollhouse.pipeline")
@@ -35,7 +35,8 @@ def as_wanted(passage: Passage, reply: Reply, body: bytes, headers: Headers) -> 
     content_type, others = own_headers(reply)
     headers = [*others, *headers]
     if reply.status >= 300 and not is_error(body):
-        message = f"The upstream answered with HTTP {reply.status} and no reason."
+        reason = reason_in(body)
+        message = f"The upstream answered with HTTP {reply.status}{f': {reason}' if reason else ' and no reason.'}"
         error = UpstreamError(message, code=f"http_{reply.status}")
         error.status = reply.status  # which some APIs tell in the body as well
         told = voice.broken(error) if late else voice.error(error)

@@ -29,6 +29,8 @@ class _Error(msgspec.Struct):
     error: dict[str, Any]
 
 
+_LONGEST_REASON = 2000
+
 _decode_error = msgspec.json.Decoder(_Error).decode
 
 
@@ -39,6 +41,22 @@ def is_error(body: bytes) -> bool:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return True
+
+
+def reason_in(body: bytes) -> str:
+    """What an error of another shape says: in `error`, `message` or `detail`, as other servers write it, or as
+    plain text; "" where there is nothing to quote, such as a page in HTML."""
+    try:
+        found: Any = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        plain = " ".join(body.decode("utf-8", "replace").split())
+        return plain[:_LONGEST_REASON] if plain.isprintable() and not plain.startswith(("<", "{", "[")) else ""
+    if isinstance(found, dict):
+        said = (found.get(name) for name in ("error", "message", "detail"))
+        found = next((each for each in said if each and isinstance(each, str | list | dict)), "")
+    if isinstance(found, list | dict) and found:
+        found = msgspec.json.encode(found).decode()  # FastAPI's list of what is wrong where
+    return found.strip()[:_LONGEST_REASON] if isinstance(found, str) else ""
 
 
 def text_length(body: bytes) -> int:

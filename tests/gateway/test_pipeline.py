@@ -68,6 +68,38 @@ async def test_an_upstreams_refusal_passes_as_it_came_and_costs_nothing(gate: Ga
     assert gate.record.saved_by_routing_nanousd == 0
 
 
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (b'{"detail":[{"loc":["top_k"],"msg":"too low"}]}', '[{"loc":["top_k"],"msg":"too low"}]'),
+        (b'{"detail":"no such adapter"}', "no such adapter"),
+        (b'{"object":"error","message":"max_tokens is too large","code":40001}', "max_tokens is too large"),
+        (b'{"error":"inputs must be shorter","error_type":"validation"}', "inputs must be shorter"),
+        (b'{"error":true,"message":"not loaded"}', "not loaded"),
+        (b"unknown\nparameter: top_k", "unknown parameter: top_k"),
+        (b"x" * 9000, "x" * 2000),
+    ],
+)
+async def test_a_refusal_of_another_shape_keeps_its_reason(gate: Gate, body: bytes, says: str) -> None:
+    async def refuse(wire: Wire) -> None:
+        await wire.json(body, "422 Unprocessable Entity")
+
+    gate.upstream.on("refusing", refuse)
+    line = await gate.ask(chat("probe/refusing"))
+    assert (line.status, line.error["code"]) == (422, "http_422")
+    assert line.error["message"] == f"The upstream answered with HTTP 422: {says}"
+
+
+@pytest.mark.parametrize("body", [b"", b"<html><body>nginx</body></html>", b"\x00\xff", b"{cut", b"[]", b"5", b"{}"])
+async def test_a_refusal_that_tells_people_nothing_says_so(gate: Gate, body: bytes) -> None:
+    async def refuse(wire: Wire) -> None:
+        await wire.json(body, "404 Not Found")
+
+    gate.upstream.on("silent", refuse)
+    line = await gate.ask(chat("probe/silent"))
+    assert (line.status, line.error["message"]) == (404, "The upstream answered with HTTP 404 and no reason.")
+
+
 async def test_an_answer_without_usage_is_charged_by_its_length(gate: Gate) -> None:
     async def silent(wire: Wire) -> None:
         await wire.json(completion("x" * 400) | {"usage": None})
