@@ -3,7 +3,7 @@
 from importlib.util import find_spec
 from pathlib import Path
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, inspect, text
 
 from gateway.store.errors import StoreConfigError
 
@@ -17,7 +17,23 @@ def migrations_folder() -> Path:
 
 
 def upgrade_to_head(connection: Connection) -> None:
-    _run(connection, "upgrade", "head")
+    """Leaves Alembic out when there is nothing to do: its import costs a tenth of a second and megabytes for good."""
+    if current_revision(connection) != newest_revision():
+        _run(connection, "upgrade", "head")
+
+
+def current_revision(connection: Connection) -> str | None:
+    """Of the database; None when it has none."""
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    found: str | None = connection.scalar(text("SELECT version_num FROM alembic_version"))
+    return found
+
+
+def newest_revision() -> str:
+    """By the names of the files, which begin with their numbers."""
+    files = (migrations_folder() / "versions").glob("[0-9]*_*.py")
+    return max(file.name.partition("_")[0] for file in files)
 
 
 def downgrade_to(connection: Connection, revision: str) -> None:

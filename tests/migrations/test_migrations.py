@@ -19,7 +19,7 @@ from gateway.store.database import Database
 from gateway.store.entries import insert_entries
 from gateway.store.errors import StoreConfigError
 from gateway.store.file_tables import metadata
-from gateway.store.migrate import downgrade_to, upgrade_to_head
+from gateway.store.migrate import current_revision, downgrade_to, newest_revision, upgrade_to_head
 from gateway.wire.usage import Usage
 
 VIEWS = {"v_tenant_costs_daily", "v_tenant_costs_monthly", "v_tenant_savings", "v_model_usage_daily"}
@@ -33,6 +33,32 @@ def head() -> str:
 
 def differences(connection: Connection) -> list[object]:
     return compare_metadata(MigrationContext.configure(connection, opts={"compare_type": True}), metadata)
+
+
+def test_the_newest_file_is_the_head() -> None:
+    assert newest_revision() == head()
+
+
+@pytest.mark.anyio
+async def test_a_database_that_is_up_to_date_needs_no_alembic(database_url: str) -> None:
+    database = Database(database_url)
+    await database.open()
+    async with database.read() as connection:
+        assert await connection.run_sync(current_revision) == newest_revision()
+    await database.aclose()
+    code = f"""
+import asyncio, sys
+from gateway.store.database import Database
+
+async def main() -> None:
+    database = Database({database_url!r})
+    await database.open()
+    await database.aclose()
+    assert "alembic" not in sys.modules
+
+asyncio.run(main())
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.anyio
