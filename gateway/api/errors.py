@@ -29,16 +29,24 @@ log = logging.getLogger("tollhouse.api")
 
 
 def to_api_shape(request: Request[Any, Any, Any], error: Exception) -> Response[dict[str, Any]]:
-    """Anthropic's below /v1/messages, OpenAI's everywhere else."""
+    """Anthropic's for its clients, OpenAI's for everybody else."""
     told = error if isinstance(error, ApiError) else _translate(request, error)
     house = request.app.state.get("house")
     path = request.url.path
     headers = turn_away(told, str(request.method), path, house.metrics if house is not None else None)
     body: dict[str, Any] = told.body()
-    if path == "/v1/messages" or path.startswith("/v1/messages/"):
+    if is_anthropics(request):
         id = headers["x-request-id"]
         body, headers = error_body(told, id), headers | {REQUEST_ID: id}
     return Response(body, status_code=told.status, headers=headers, media_type="application/json")
+
+
+def is_anthropics(request: Request[Any, Any, Any]) -> bool:
+    """Whether a client of Anthropic's asks. Both APIs have models, below the same path; there the header tells."""
+    path = request.url.path
+    if path == "/v1/models" or path.startswith("/v1/models/"):
+        return "anthropic-version" in request.headers
+    return path == "/v1/messages" or path.startswith("/v1/messages/")
 
 
 def turn_away(error: ApiError, method: str, path: str, metrics: Metrics | None) -> dict[str, str]:

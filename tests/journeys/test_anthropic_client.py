@@ -170,6 +170,25 @@ def test_errors(claude: anthropic.Anthropic, gateway: Gateway) -> None:
     }
 
 
+def test_models_are_listed_in_its_own_shape(claude: anthropic.Anthropic, gateway: Gateway, key: str) -> None:
+    page = claude.models.list()
+    listed = list(page)
+    assert not page.has_more
+    assert (page.first_id, page.last_id) == (listed[0].id, listed[-1].id) == ("auto", page.last_id)
+    assert {model.type for model in listed} == {"model"}
+    assert all(model.created_at.tzinfo and model.display_name == model.id for model in listed)
+    assert claude.models.retrieve("smollm2").id == "smollm2"
+    with pytest.raises(anthropic.NotFoundError) as missing:
+        claude.models.retrieve("nothing")
+    assert missing.value.body["type"] == "error"
+    assert missing.value.request_id
+    stranger = anthropic.Anthropic(base_url=gateway.url, api_key="sk-th-stranger", max_retries=0)
+    with pytest.raises(anthropic.AuthenticationError) as refused, stranger:
+        stranger.models.list()
+    assert refused.value.body["error"]["type"] == "authentication_error"
+    assert json.loads(gateway.get("/v1/models", key)[2])["object"] == "list"
+
+
 def test_a_bearer_token_works_as_well(gateway: Gateway, key: str) -> None:
     with anthropic.Anthropic(base_url=gateway.url, auth_token=key, api_key=None, max_retries=0) as bearer:
         assert bearer.messages.create(model="probe/ok", max_tokens=9, messages=HELLO).content
