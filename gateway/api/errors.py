@@ -1,6 +1,7 @@
 """Turns every exception that leaves a handler, and Litestar's own 404, 405 and 413, into the error shape of the API."""
 
 import logging
+import re
 from typing import Any
 
 from litestar import Request, Response
@@ -24,6 +25,7 @@ from gateway.wire.body import MAX_DEPTH_MESSAGE
 from gateway.wire.messages.errors import REQUEST_ID, error_body
 
 MAX_PATH = 200  # of a path in the log: it is the caller's text
+_NAMED_FIELD = re.compile("field `([^`]*)`")
 
 log = logging.getLogger("tollhouse.api")
 
@@ -86,8 +88,21 @@ def _translate(request: Request[Any, Any, Any], error: Exception) -> ApiError:
 
 def _faults(error: HTTPException) -> InvalidRequestError | None:
     """What a typed handler found in a body or a query: every fault by its field, the first one in `param`."""
-    found = [fault for fault in error.extra or () if isinstance(fault, dict) and "message" in fault]
+    found = [
+        (_field(fault), fault["message"])
+        for fault in error.extra or ()
+        if isinstance(fault, dict) and "message" in fault
+    ]
     if not found:
         return None
-    said = "; ".join(f"{fault['key']}: {fault['message']}" if fault.get("key") else fault["message"] for fault in found)
-    return InvalidRequestError(said, param=found[0].get("key") or None)
+    said = "; ".join(f"{field}: {message}" if field else message for field, message in found)
+    return InvalidRequestError(said, param=found[0][0])
+
+
+def _field(fault: dict[str, Any]) -> str | None:
+    """As the caller wrote it: `data` is what handlers call the body, and `by_` is `by` where Python lacks the word."""
+    key = str(fault.get("key") or "")
+    if key != "data":
+        return key.removesuffix("_") or None
+    named = _NAMED_FIELD.search(fault["message"])
+    return named[1] if named else None

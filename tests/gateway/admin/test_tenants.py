@@ -83,6 +83,24 @@ async def test_what_is_wrong_is_named(admin: Admin, method: str, path: str, body
     assert (await admin.ask("GET", "/admin/tenants/b")).status == 404
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "body", "param"),
+    [
+        ("POST", "/admin/tenants", {"name": "b", "token_per_minute": 1}, "token_per_minute"),
+        ("POST", "/admin/tenants", {}, "name"),
+        ("POST", "/admin/tenants", [], None),
+        ("POST", "/admin/tenants", {"name": "b", "tokens_per_minute": -1}, "tokens_per_minute"),
+        ("GET", "/admin/costs?by=hour", None, "by"),
+    ],
+)
+async def test_param_is_the_field_as_the_caller_wrote_it(
+    admin: Admin, method: str, path: str, body: Any, param: str | None
+) -> None:
+    refused = await admin.ask(method, path, body)
+    assert (refused.status, refused.error["param"]) == (400, param)
+    assert not refused.error["message"].startswith(("data:", "by_"))
+
+
 async def test_a_body_is_json_whatever_a_client_calls_it(admin: Admin) -> None:
     """curl -d says that it is a form, and everybody's first call is with curl."""
     transport = httpx.ASGITransport(admin.app, client=("127.0.0.1", 1))
