@@ -4,6 +4,7 @@ ApiError                       (status, type, code)
 ├── InvalidRequestError        400 invalid_request_error; `param` names the field
 │   ├── ContextLengthExceeded  400 context_length_exceeded
 │   ├── PayloadTooLarge        413 request_too_large
+│   ├── UnsupportedEncoding    415 unsupported_content_encoding
 │   └── MethodNotAllowedError  405 method_not_allowed
 ├── AuthenticationError        401 invalid_api_key
 ├── PermissionDeniedError      403
@@ -69,6 +70,11 @@ class ContextLengthExceeded(InvalidRequestError):
 class PayloadTooLarge(InvalidRequestError):
     status = 413
     code = "request_too_large"
+
+
+class UnsupportedEncoding(InvalidRequestError):
+    status = 415
+    code = "unsupported_content_encoding"
 
 
 class MethodNotAllowedError(InvalidRequestError):

@@ -11,6 +11,7 @@ from gateway.errors import (
     MethodNotAllowedError,
     PayloadTooLarge,
     RequestTimeout,
+    UnsupportedEncoding,
 )
 from gateway.tenants.types import Principal
 from gateway.time_limit import TimeLimit
@@ -62,8 +63,14 @@ async def read_post(scope: Any, receive: Any) -> bytes:
 
 
 async def read_body(scope: Any, receive: Any, limit: int) -> bytes:
-    """Raises PayloadTooLarge, at the announcement already if there is one, RequestTimeout and ClientClosedRequest."""
-    announced = dict(reversed(scope["headers"])).get(b"content-length", b"")
+    """Raises PayloadTooLarge, at the announcement already if there is one, RequestTimeout, ClientClosedRequest, and
+    UnsupportedEncoding: a compressed body may unfold to anything."""
+    headers = dict(reversed(scope["headers"]))
+    encoding = headers.get(b"content-encoding")
+    if encoding is not None and encoding.strip().lower() not in (b"", b"identity"):
+        message = "The body of your request is compressed; send it as it is, without a content-encoding."
+        raise UnsupportedEncoding(message, param="content-encoding", headers={"accept-encoding": "identity"})
+    announced = headers.get(b"content-length", b"")
     if not announced.isdigit():
         announced = b""
     elif int(announced) > limit:

@@ -13,7 +13,7 @@ from gateway.answer import error_answer
 from gateway.api import incoming
 from gateway.api.incoming import Headers, read_body
 from gateway.cli.server import bound_port, serve
-from gateway.errors import ApiError, ClientClosedRequest, PayloadTooLarge, RequestTimeout
+from gateway.errors import ApiError, ClientClosedRequest, PayloadTooLarge, RequestTimeout, UnsupportedEncoding
 
 pytestmark = pytest.mark.anyio
 
@@ -60,6 +60,18 @@ async def test_a_body_in_one_piece_is_not_waited_for_any_further() -> None:
     incoming = Incoming(part(b"12345"))
     assert await read_body(scope(content_length="5"), incoming, 10) == b"12345"
     assert incoming.num_taken == 1
+
+
+async def test_a_compressed_body_is_named_as_such_and_not_read() -> None:
+    for encoding in ("gzip", "BR", "identity, gzip"):
+        incoming = Incoming(part(b"12345"))
+        with pytest.raises(UnsupportedEncoding, match="compressed") as refused:
+            await read_body(scope(content_length="5", content_encoding=encoding), incoming, 10)
+        assert (refused.value.status, incoming.num_taken) == (415, 0)
+    for plain in ("identity", "Identity ", ""):
+        assert (
+            await read_body(scope(content_length="5", content_encoding=plain), Incoming(part(b"12345")), 10) == b"12345"
+        )
 
 
 async def test_a_body_in_pieces_is_joined() -> None:
