@@ -5,6 +5,7 @@ UpstreamFailure         `code` names it in the books
 ├── CrowdedFailure      no connection fell free in time: as many are in use as may be
 ├── TimeoutFailure      connect, first token, between tokens, whole: `phase` says which
 └── ProtocolFailure     reset, half-closed, garbage, oversize, a stream that ended without an end
+    └── RedirectFailure sent elsewhere, which is not followed: no model has run
 """
 
 from typing import Literal
@@ -36,3 +37,7 @@ class TimeoutFailure(UpstreamFailure):
 
 class ProtocolFailure(UpstreamFailure):
     code = "protocol_error"
+
+
+class RedirectFailure(ProtocolFailure):
+    code = "redirected"

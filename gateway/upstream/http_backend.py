@@ -8,7 +8,7 @@ import httpx
 from gateway.config import ProviderConfig
 from gateway.upstream import passing
 from gateway.upstream.answer import EventStream, HttpAnswer, translate
-from gateway.upstream.errors import ProtocolFailure, TimeoutFailure
+from gateway.upstream.errors import ProtocolFailure, RedirectFailure, TimeoutFailure
 from gateway.upstream.formats import OPENAI, Format
 from gateway.upstream.native import refuse_lost
 from gateway.upstream.timer import PhaseTimer
@@ -98,7 +98,7 @@ class HttpBackend:
             events = EventStream(answer, first_token_s, idle_s, self.format, self._secret)
             return Reply(status, headers=headers, events=events, close=answer.aclose, format=self.format)
         if 300 <= status < 400:
-            raise ProtocolFailure(f"a redirect (HTTP {status}), which is not followed: correct base_url")
+            raise RedirectFailure(f"a redirect (HTTP {status}), which is not followed: correct base_url")
         if status < 300 and is_events:
             raise ProtocolFailure("an event stream that was not asked for")
         limit = MAX_BODY_BYTES if status < 300 else MAX_ERROR_BYTES
