@@ -18,25 +18,26 @@ def kept_library(name: str, build: Callable[[Path], None]) -> ctypes.CDLL:
     folder = _cache_folder()
     target = folder / name
     folder.mkdir(parents=True, exist_ok=True)
+    fault: OSError | None = None
     for _ in range(_ATTEMPTS):
-        if (library := _load(target)) is not None:
+        try:
+            library = _load(target)
+        except OSError as error:  # not there, or no more: another process may remove it at any time
+            fault = error
+            build(target)
+        else:
             _remove_old(folder, name.split("-")[0])
             return library
-        build(target)
-    raise FileNotFoundError(f"{target}: removed as soon as it was built")
+    assert fault is not None
+    raise fault
 
 
-def _load(target: Path) -> ctypes.CDLL | None:
-    """None if it isn't there, or no more: another process may remove it at any time. Marks it as the newest."""
-    try:
-        target.stat()
-        with contextlib.suppress(PermissionError):
-            os.utime(target)
-        return ctypes.CDLL(str(target))
-    except OSError:
-        if target.exists():
-            raise
-        return None
+def _load(target: Path) -> ctypes.CDLL:
+    """Marks it as the newest. Raises OSError if it isn't there or is no library."""
+    target.stat()
+    with contextlib.suppress(PermissionError):
+        os.utime(target)
+    return ctypes.CDLL(str(target))
 
 
 def _remove_old(folder: Path, kind: str) -> None:
