@@ -41,7 +41,7 @@ def _values(tensor: GGUFTensor) -> torch.Tensor:
         return torch.from_numpy(tensor.data if aligned else tensor.data.copy()).view(_PLAIN[tensor.kind])
     try:
         return torch.from_numpy(gguf.quants.dequantize(tensor.data.reshape(-1), tensor.kind))
-    except (NotImplementedError, ValueError) as error:
+    except (NotImplementedError, ValueError) as error:  # how the gguf package says: no such kind, no such shape
         raise ModelLoadError(
             f"tensor {tensor.name} is stored as {tensor.kind.name}, which can't be read ({error}); "
             "use a Q4_1, Q8_0, K-quant, F16 or BF16 file of this model"
