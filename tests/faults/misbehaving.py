@@ -105,6 +105,7 @@ class MisbehavingUpstream:
         self.num_open = 0
         self.port = 0
         self._scripts = dict(scripts)
+        self._built_in = frozenset(scripts)
         self._ssl_context = ssl_context
         self._loop = asyncio.new_event_loop()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -119,6 +120,8 @@ class MisbehavingUpstream:
         return [request for request in self.received if request.behaviour == behaviour]
 
     def on(self, behaviour: str, script: Script) -> None:
+        """Teaches it one more, for as long as it lives: what other tests rely on is not replaced."""
+        assert behaviour not in self._built_in, f"{behaviour} has its script; take another name"
         self._scripts[behaviour] = script
 
     def start(self) -> None:

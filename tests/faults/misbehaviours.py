@@ -252,7 +252,7 @@ async def broken_stream(wire: Wire) -> None:
         await wire.event(event, 0.02)
     match wire.request.behaviour:
         case "cut":
-            await asyncio.sleep(0.3)  # a reset takes what its reader has not read yet with it
+            await asyncio.sleep(0.1)  # a reset takes what its reader has not read yet with it
             wire.reset()
         case "short":
             await wire.end(done=False)

@@ -57,7 +57,7 @@ async def audio_gate(gate_with: OpenGate) -> Gate:
     gate.upstream.on("moderator", partial(answer_json, body=MODERATION))
     gate.upstream.on("painter", partial(answer_json, body={"created": 1, "data": [{"b64_json": "eA=="}]}))
     gate.upstream.on("voice", partial(answer_bytes, body=MP3))
-    gate.upstream.on("cut", partial(answer_bytes, body=MP3, cut_at=100))
+    gate.upstream.on("cut-off", partial(answer_bytes, body=MP3, cut_at=100))
     return gate
 
 
@@ -158,7 +158,7 @@ async def test_speech_is_streamed_as_it_comes(audio_gate: Gate) -> None:
 async def test_bytes_that_break_off_never_look_whole(audio_gate: Gate) -> None:
     line = Line()
     with pytest.raises(BrokenOff):
-        await audio_gate.ask({"model": "tts/cut", "input": "Hello.", "voice": "alloy"}, SPEECH, line=line)
+        await audio_gate.ask({"model": "tts/cut-off", "input": "Hello.", "voice": "alloy"}, SPEECH, line=line)
     assert line.body == MP3[:1000]
     assert not line.closed
     assert (audio_gate.record.status, audio_gate.record.http_status) == ("error", 502)
