@@ -10,7 +10,7 @@ import msgspec
 
 from gateway.config import ProviderConfig
 from gateway.errors import InvalidRequestError, UpstreamError
-from gateway.upstream.errors import ProtocolFailure
+from gateway.upstream.errors import NoAnswerFailure, ProtocolFailure
 from gateway.upstream.http_backend import HttpBackend
 from gateway.upstream.messages_format import MESSAGES
 from gateway.upstream.types import Outbound, Reply
@@ -19,7 +19,7 @@ from gateway.wire.members import decode_members
 from gateway.wire.messages.chat_request import messages_request
 from gateway.wire.messages.completion import CompletionChunks, chat_completion
 from gateway.wire.messages.errors import openai_error, said
-from gateway.wire.messages.passing import without_unsigned
+from gateway.wire.messages.passing import Body, read_body, without_unsigned
 from gateway.wire.messages.request import API
 from gateway.wire.splice import splice_members
 from gateway.wire.sse import DONE
@@ -97,12 +97,14 @@ def _in_chat(reply: Reply, inference: Inference) -> Reply:
     if reply.events is not None:
         chunks = _chunks(reply.events, CompletionChunks(null_usage=inference.include_usage))
         return Reply(reply.status, headers=headers, events=chunks, close=reply.aclose)
-    if reply.status >= 300:
+    read = read_body(body)
+    if reply.status >= 300 or (read is not None and read.error is not None):
         return Reply(reply.status, headers=headers, body=openai_error(body))
     try:
         return Reply(reply.status, headers=headers, body=chat_completion(body))
     except ValueError as error:
-        raise ProtocolFailure(f"the answer is no message: {error}") from error
+        failure = NoAnswerFailure if read == Body() else ProtocolFailure  # half a message was written by a model
+        raise failure(f"the answer is no message: {error}", reply.status) from error
 
 
 async def _chunks(events: AsyncIterator[list[bytes]], chunks: CompletionChunks) -> AsyncIterator[list[bytes]]:

@@ -161,7 +161,8 @@ class Caller:
             deployment.breaker.failure()
         if failed.timed_out:
             deployment.load.observe(milliseconds_since(started_ns) / 1e3, stream=stream)
-        self._close(deployment, record, started_ns, "error", http_status=failed.http_status, error_code=failed.code)
+        status, code, usage = failed.http_status, failed.code, failed.usage
+        self._close(deployment, record, started_ns, "error", http_status=status, error_code=code, usage=usage)
 
 
 async def _first_token(reply: Reply) -> list[bytes]:

@@ -5,7 +5,8 @@ UpstreamFailure         `code` names it in the books
 ├── CrowdedFailure      no connection fell free in time: as many are in use as may be
 ├── TimeoutFailure      connect, first token, between tokens, whole: `phase` says which
 └── ProtocolFailure     reset, half-closed, garbage, oversize, a stream that ended without an end
-    └── RedirectFailure sent elsewhere, which is not followed: no model has run
+    ├── RedirectFailure sent elsewhere, which is not followed: no model has run
+    └── NoAnswerFailure success, and nothing that a model made: no body, somebody's page
 """
 
 from typing import Literal
@@ -15,6 +16,10 @@ Phase = Literal["connect", "first_token", "idle", "total"]
 
 class UpstreamFailure(Exception):
     code: str = "upstream_error"
+
+    def __init__(self, message: str, http_status: int | None = None) -> None:
+        super().__init__(message)
+        self.http_status = http_status  # where one came
 
 
 class ConnectFailure(UpstreamFailure):
@@ -41,3 +46,7 @@ class ProtocolFailure(UpstreamFailure):
 
 class RedirectFailure(ProtocolFailure):
     code = "redirected"
+
+
+class NoAnswerFailure(ProtocolFailure):
+    code = "no_answer"

@@ -8,7 +8,7 @@ import httpx
 from gateway.config import ProviderConfig
 from gateway.upstream import passing
 from gateway.upstream.answer import EventStream, HttpAnswer, translate
-from gateway.upstream.errors import ProtocolFailure, RedirectFailure, TimeoutFailure
+from gateway.upstream.errors import NoAnswerFailure, ProtocolFailure, RedirectFailure, TimeoutFailure
 from gateway.upstream.formats import OPENAI, Format
 from gateway.upstream.native import refuse_lost
 from gateway.upstream.timer import PhaseTimer
@@ -30,6 +30,9 @@ PATHS: Mapping[str, str] = {
 FORWARDED = {"traceparent", "tracestate"}
 EVENTS = b"text/event-stream"
 JSON = b"application/json"
+PAGES = {b"text/html", b"application/xhtml+xml"}  # of a login, a proxy, a site: no model writes its answers so
+EMPTY = {204, 205}
+ANSWERS = (b"{", b"data:", b"event:", b":")  # how an object, or events under a wrong type, begin: a model may have run
 HEALTH_CHECK_S = 5.0
 MIN_SECRET = 16  # characters: servers of one's own take "EMPTY" for a key, which any answer may hold
 UNWELL = {401, 402, 403, 429}
@@ -90,6 +93,9 @@ class HttpBackend:
     async def _reply(self, answer: HttpAnswer, inference: Inference) -> Reply:
         provider, status, headers, stream = self._provider, answer.status, tuple(answer.kept), inference.stream
         is_events = answer.content_type == EVENTS
+        if status in EMPTY or (status < 300 and answer.content_type in PAGES):
+            kind = answer.content_type.decode("latin-1") or "nothing"
+            raise NoAnswerFailure(f"HTTP {status} with {kind} in place of an answer", status)
         if status < 300 and inference.endpoint in passing.BYTES and answer.content_type != JSON:
             pieces = passing.pieces(answer, provider.idle_timeout_s)
             return Reply(status, headers=headers, events=pieces, close=answer.aclose, format=passing.RAW)
@@ -98,11 +104,13 @@ class HttpBackend:
             events = EventStream(answer, first_token_s, idle_s, self.format, self._secret)
             return Reply(status, headers=headers, events=events, close=answer.aclose, format=self.format)
         if 300 <= status < 400:
-            raise RedirectFailure(f"a redirect (HTTP {status}), which is not followed: correct base_url")
+            raise RedirectFailure(f"a redirect (HTTP {status}), which is not followed: correct base_url", status)
         if status < 300 and is_events:
             raise ProtocolFailure("an event stream that was not asked for")
         limit = MAX_BODY_BYTES if status < 300 else MAX_ERROR_BYTES
         body = await answer.whole(limit, provider.idle_timeout_s)
+        if status < 300 and not body.lstrip().startswith(ANSWERS):
+            raise NoAnswerFailure(f"HTTP {status} with {len(body)} bytes that are no JSON", status)
         if status >= 400 and self._secret and self._secret in body:
             raise ProtocolFailure(f"an HTTP {status} that repeats our key, which is not for the client to see")
         format = passing.JSON if inference.endpoint in passing.PATHS else self.format

@@ -9,6 +9,7 @@ import msgspec
 from gateway.errors import ApiError
 from gateway.upstream.errors import CrowdedFailure, TimeoutFailure, UpstreamFailure
 from gateway.upstream.types import Reply
+from gateway.wire.usage import Usage
 
 OUR_FAULT = {401, 402, 403}  # our credential, our account: nothing the client could mend, and not to be shown
 CROWDED = {503, 529}  # 529: Anthropic's own
@@ -29,6 +30,7 @@ class Failed:
     crowded: bool = False  # all connections that we may have there are busy
     reply: Reply | None = None  # passes as it came if no other candidate is left
     error: ApiError | None = None  # a backend of ours refused
+    usage: Usage | None = None  # what it reports to have cost all the same
     blameless: bool = False  # says nothing about the deployment's health
 
     @property
@@ -77,7 +79,8 @@ def _judge_payload(reply: Reply, payload: bytes, *, whole: bool = False) -> Fail
         why = "an error in an answer with status 200"
         return Failed("error_in_answer", why, retryable=True, http_status=reply.status)
     if held == "nothing":
-        return Failed("protocol_error", "the answer holds nothing", retryable=True, http_status=reply.status)
+        why, usage = "the answer holds nothing", reply.format.usage_of(payload)
+        return Failed("no_answer", why, retryable=True, http_status=reply.status, usage=usage)
     return None
 
 
@@ -89,7 +92,7 @@ def failure(error: UpstreamFailure | ApiError) -> Failed:
         return Failed(error.code, str(error), crowded=True, blameless=True)
     if isinstance(error, TimeoutFailure):
         return Failed(f"timeout_{error.phase}", str(error), retryable=True, timed_out=True)
-    return Failed(error.code, str(error), retryable=True)
+    return Failed(error.code, str(error), retryable=True, http_status=error.http_status)
 
 
 def retry_after(headers: dict[str, str]) -> float | None:

@@ -127,6 +127,32 @@ async def test_a_fallback_is_an_attempt_at_its_own_price(gate: Gate, stream: boo
     assert (request["cost_nanousd"], request["completion_tokens"]) == (10 * SPENT, 7)
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("behaviour", ["redirect", "no-content", "html", "not-json", "nothing"])
+async def test_what_no_model_made_costs_nothing(gate: Gate, behaviour: str, stream: bool) -> None:
+    line = await gate.ask(chat(f"probe/{behaviour}", stream=stream))
+    request, (attempt,) = await books(gate)
+    assert (line.status, request["status"], attempt["status"]) == (502, "error", "error")
+    assert attempt["error_code"] == ("redirected" if behaviour == "redirect" else "no_answer")
+    assert attempt["http_status"] == {"redirect": 302, "no-content": 204}.get(behaviour, 200)
+    assert (request["cost_nanousd"], request["prompt_tokens"], request["completion_tokens"]) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("behaviour", ["half-json", "wrong-type"])
+async def test_a_broken_answer_that_a_model_may_have_made_costs_its_prompt(gate: Gate, behaviour: str) -> None:
+    await gate.ask(chat(f"probe/{behaviour}"))
+    request, (attempt,) = await books(gate)
+    assert (attempt["error_code"], request["estimated"]) == ("protocol_error", 1)
+    assert request["cost_nanousd"] == request["prompt_tokens"] * 1_000 > 0
+
+
+async def test_an_answer_without_a_choice_costs_what_its_provider_reports(gate: Gate) -> None:
+    line = await gate.ask(chat("probe/no-choices"))
+    request, (attempt,) = await books(gate)
+    assert (line.status, attempt["error_code"], attempt["estimated"]) == (502, "no_answer", 0)
+    assert request["cost_nanousd"] == SPENT
+
+
 @pytest.mark.parametrize("behaviour", ["cut", "short"])
 async def test_a_cut_stream_is_booked_as_far_as_it_came(gate: Gate, behaviour: str) -> None:
     line = await gate.ask(chat(f"probe/{behaviour}", stream=True))

@@ -85,6 +85,7 @@ async def test_failed_calls_are_paid_for_with_the_one_that_answered(gate: Gate) 
         ({"status": "error", "error_code": "timeout_deadline"}, True),
         ({"status": "error", "error_code": "protocol_error"}, True),
         ({"status": "error", "error_code": "redirected"}, False),
+        ({"status": "error", "error_code": "no_answer", "http_status": 200}, False),
         ({"status": "error", "error_code": "timeout_connect"}, False),
         ({"status": "error", "error_code": "connect_error"}, False),
         ({"status": "error", "error_code": "http_500", "http_status": 500}, False),

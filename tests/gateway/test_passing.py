@@ -155,6 +155,13 @@ async def test_speech_is_streamed_as_it_comes(audio_gate: Gate) -> None:
     assert record.cost_nanousd > 0
 
 
+@pytest.mark.parametrize("behaviour", ["html", "no-content"])
+async def test_what_is_no_speech_is_not_taken_for_it(audio_gate: Gate, behaviour: str) -> None:
+    line = await audio_gate.ask({"model": f"tts/{behaviour}", "input": "Hello.", "voice": "alloy"}, SPEECH)
+    assert (line.status, audio_gate.record.attempts[0].error_code) == (502, "no_answer")
+    assert audio_gate.record.cost_nanousd == 0
+
+
 async def test_bytes_that_break_off_never_look_whole(audio_gate: Gate) -> None:
     line = Line()
     with pytest.raises(BrokenOff):

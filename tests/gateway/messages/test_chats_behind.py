@@ -3,7 +3,7 @@
 import pytest
 
 from tests.conformance.openai_schemas import conforms
-from tests.faults.anthropic_behaviours import ODD, WHOLE
+from tests.faults.anthropic_behaviours import ODD, WHOLE, failure
 from tests.support.in_process import Gate, chat
 
 pytestmark = pytest.mark.anyio
@@ -34,6 +34,20 @@ async def test_a_chats_stream_is_in_openais_words(gate: Gate, name: str) -> None
     assert gate.record.usage.completion_tokens == 7
     if name == "claude-split":
         assert line.text == ODD
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [("claude-nonsense", "no_answer"), ("claude-empty", "no_answer"), ("claude-says-no", "error_in_answer")],
+)
+async def test_what_is_no_message_is_not_charged(gate: Gate, name: str, code: str) -> None:
+    gate.upstream.on(
+        "claude-empty", lambda wire: wire.json(b"", "204 No Content", {"Content-Length": "", "Content-Type": ""})
+    )
+    gate.upstream.on("claude-says-no", lambda wire: wire.json(failure("overloaded_error", "Overloaded")))
+    line = await gate.ask(chat(name))
+    (attempt,) = gate.record.attempts
+    assert (line.status, attempt.status, attempt.error_code, attempt.cost_nanousd) == (502, "error", code, 0)
 
 
 async def test_usage_stays_away_from_a_chat_that_did_not_ask(gate: Gate) -> None:
