@@ -22,6 +22,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import uvloop
+
 from benchmarks.gateway.contestants import new_key, start_mock
 from benchmarks.gateway.processes import HERE, ROOT, build, free_port
 
@@ -127,7 +129,7 @@ def serve_and_count(config: Path, key: str, kind: str, number: int) -> Counting:
         server.cancel()
         await asyncio.wait({server})
 
-    asyncio.run(run())
+    uvloop.run(run())
     return counting
 
 
