@@ -3,6 +3,8 @@
 import os
 import time
 
+ID = "[0-9a-f]{32}"  # a regular expression
+
 _FETCHED = 64
 _unused: list[bytes] = []  # random bytes for ids to come
 os.register_at_fork(after_in_child=_unused.clear)

@@ -4,13 +4,14 @@ from typing import Annotated, Any
 
 import msgspec
 from litestar import Request, get, post
-from litestar.params import FromPath, FromQuery, QueryParameter
+from litestar.params import FromPath, QueryParameter
 from litestar.types import ASGIApp
 
 from gateway.answer import Answer
 from gateway.api.incoming import caller
 from gateway.batches.batches import Batches
 from gateway.batches.types import Batch
+from gateway.ids import ID
 from gateway.wire.batches_api import batch_object, parse_batch
 from gateway.wire.files_api import page_of
 
@@ -32,7 +33,9 @@ async def create_batch(request: AnyRequest) -> ASGIApp:
 
 @get("/v1/batches")
 async def list_batches(
-    request: AnyRequest, after: FromQuery[str | None] = None, limit: Annotated[int, QueryParameter(ge=1, le=100)] = 20
+    request: AnyRequest,
+    after: Annotated[str | None, QueryParameter(pattern=f"^batch_{ID}$")] = None,
+    limit: Annotated[int, QueryParameter(ge=1, le=100)] = 20,
 ) -> ASGIApp:
     batches, tenant_id = await _room(request)
     found = await batches.page(tenant_id, after=after, limit=limit + 1)

@@ -14,6 +14,7 @@ from gateway.errors import ApiError
 from gateway.files.files import Files
 from gateway.files.types import StoredFile
 from gateway.files.upload import upload
+from gateway.ids import ID
 from gateway.store.files import Order
 from gateway.wire.files_api import deleted_file, file_object, page_of
 
@@ -39,7 +40,7 @@ async def create_file(request: AnyRequest) -> ASGIApp:
 async def list_files(
     request: AnyRequest,
     purpose: FromQuery[str | None] = None,
-    after: FromQuery[str | None] = None,
+    after: Annotated[str | None, QueryParameter(pattern=f"^file-{ID}$")] = None,
     limit: Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)] = MAX_PAGE,
     order: FromQuery[Order] = "desc",
 ) -> ASGIApp:

@@ -12,6 +12,7 @@ from msgspec import Meta
 from gateway.api.admin.access import Books, By, Gateway
 from gateway.api.admin.views import Body, Moment
 from gateway.errors import InvalidRequestError, NotFoundError
+from gateway.ids import ID
 from gateway.ledger.prices import price_in_dollars, set_price
 from gateway.ledger.reports import CostReport, costs, parse_since
 from gateway.store.prices import PriceRow, Source, select_prices
@@ -22,7 +23,7 @@ from gateway.tenants.registry import get_tenant
 Dollars = Annotated[float, Meta(ge=0, le=1_000_000)]  # per million tokens
 Limit = Annotated[int, QueryParameter(ge=1, le=1000, description="How many at most.")]
 Day = Annotated[str | None, QueryParameter(description="2026-12-01, or a time: 2026-12-01T08:00:00Z.")]
-Cursor = Annotated[str | None, QueryParameter(description="`next` of the page before.")]
+Cursor = Annotated[str | None, QueryParameter(pattern=f"^{ID}$", description="`next` of the page before.")]
 
 
 class RequestPage(msgspec.Struct):

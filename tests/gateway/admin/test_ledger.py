@@ -25,6 +25,14 @@ async def test_pages_hold_every_request_once_newest_first(admin: Admin) -> None:
     assert ids == sorted(set(ids), reverse=True)
 
 
+@pytest.mark.parametrize("path", ["/admin/requests", "/admin/audit", "/v1/files", "/v1/batches"])
+@pytest.mark.parametrize("after", ["zz", "", "0", "batch_zz", "file-" + "G" * 32, "%00", "é", "a" * 33])
+async def test_a_cursor_that_is_none_is_refused(admin: Admin, path: str, after: str) -> None:
+    key = {"key": await admin.key()} if path.startswith("/v1") else {}
+    answer = await admin.ask("GET", f"{path}?after={after}", **key)
+    assert (answer.status, answer.error["param"]) == (400, "after")
+
+
 async def test_filters_narrow_each_other(admin: Admin) -> None:
     key = await admin.key(name="ci")
     await admin.chat(key, "small", text="Hello there")
