@@ -20,6 +20,7 @@ async def count_tokens(house: House, dialect: Dialect, raw: bytes, header: Incom
 
     Raises ApiError for what is refused at the gate. It is a request as far as limits go.
     """
+    house.doors.check()
     snapshot = house.snapshot
     principal = await house.authenticator.identify(header("authorization"), header)
     inference = dialect.parse(raw)

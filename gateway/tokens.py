@@ -40,6 +40,7 @@ _detokenize = msgspec.json.Decoder(_Detokenize)
 
 async def tokenize(house: House, raw: bytes, header: Incoming) -> Answer:
     """Raises ApiError. It is a request as far as limits go, and leaves no record."""
+    house.doors.check()
     principal = await house.authenticator.identify(header("authorization"), header)
     _, wanted = decode_body(raw, _tokenize)
     inference = parse_chat(raw) if wanted.messages is not None else parse_completion(raw)
@@ -63,6 +64,7 @@ async def tokenize(house: House, raw: bytes, header: Incoming) -> Answer:
 
 async def detokenize(house: House, raw: bytes, header: Incoming) -> Answer:
     """Raises ApiError."""
+    house.doors.check()
     principal = await house.authenticator.identify(header("authorization"), header)
     _, wanted = decode_body(raw, _detokenize)
     check_name(wanted.model)

@@ -1,13 +1,17 @@
 """How many may be inside, and how they are made to leave."""
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
 
+from gateway.counting import count_tokens
 from gateway.departure import Departure
 from gateway.doors import Doors
 from gateway.errors import OverloadedError
+from gateway.tokens import detokenize, tokenize
+from gateway.wire.messages.dialect import MessagesDialect
 from tests.faults.misbehaving import Wire
 from tests.faults.misbehaviours import ROLE, STOP, TOKEN
 from tests.support.in_process import Gate, Line, chat
@@ -17,6 +21,20 @@ pytestmark = pytest.mark.anyio
 
 async def nobody_leaves() -> Any:
     await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("path", ["/tokenize", "/detokenize", "/v1/messages/count_tokens"])
+async def test_closed_they_refuse_whoever_asks_a_model_for_its_tokens(running: Gate, path: str) -> None:
+    house = running.house
+    serve = {
+        "/tokenize": partial(tokenize, house),
+        "/detokenize": partial(detokenize, house),
+        "/v1/messages/count_tokens": partial(count_tokens, house, MessagesDialect(counting=True)),
+    }[path]
+    house.doors.close()
+    with pytest.raises(OverloadedError) as refused:
+        await serve(b"{}", lambda name: None)
+    assert (refused.value.code, refused.value.headers["retry-after"]) == ("shutting_down", "1")
 
 
 async def test_they_are_empty_once_the_last_one_left() -> None:
