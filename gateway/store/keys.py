@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Row, Select, insert, select, update
 
-from gateway.store.database import Database, Transaction, kept_from_others
+from gateway.store.database import Database, Transaction
 from gateway.store.tables import keys, teams, tenants
 from gateway.store.tenants import LIMITS, limits_of, team_of, tenant_of
 from gateway.store.versions import bump
@@ -63,12 +63,12 @@ async def select_keys(database: Database, tenant_id: str | None = None) -> list[
 
 
 async def find_keys(transaction: Transaction, reference: str, tenant_id: str | None = None) -> list[KeyRow]:
-    """Those whose id, prefix or name this is."""
+    """Those whose id, prefix or name this is. Locks none: their tenant is what is kept from others."""
     answers = (keys.c.id == reference) | (keys.c.prefix == reference) | (keys.c.name == reference)
     query = _with_names().where(answers)
     if tenant_id is not None:
         query = query.where(keys.c.tenant_id == tenant_id)
-    return [_row(row) for row in await transaction.execute(kept_from_others(query, transaction, of=keys))]
+    return [_row(row) for row in await transaction.execute(query)]
 
 
 async def select_secrets(database: Database) -> list[SecretRow]:

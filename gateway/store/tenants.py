@@ -42,6 +42,7 @@ async def select_tenants(database: Database) -> list[Tenant]:
 
 
 async def select_tenant(transaction: Transaction, name: str) -> Tenant | None:
+    """In a write it is kept from others, and with it all that belongs to it: its teams and keys need no lock."""
     query = kept_from_others(select(tenants).where(tenants.c.name == name), transaction, of=tenants)
     row = (await transaction.execute(query)).first()
     return tenant_of(row) if row is not None else None
@@ -72,7 +73,7 @@ async def update_team(transaction: Transaction, team: Team) -> None:
 
 async def select_team(transaction: Transaction, tenant_id: str, name: str) -> Team | None:
     query = select(teams).where(teams.c.tenant_id == tenant_id, teams.c.name == name)
-    row = (await transaction.execute(kept_from_others(query, transaction, of=teams))).first()
+    row = (await transaction.execute(query)).first()
     return team_of(row) if row is not None else None
 
 

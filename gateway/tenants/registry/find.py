@@ -29,9 +29,18 @@ async def find_team(connection: Transaction, tenant: Tenant, name: str) -> Team:
 
 
 async def find_key(connection: Transaction, reference: str, tenant_name: str | None) -> KeyRow:
-    """By id, prefix or name, as far as that points at one key. Raises UnknownName."""
-    tenant_id = (await find_tenant(connection, tenant_name)).id if tenant_name is not None else None
-    found = await key_store.find_keys(connection, reference, tenant_id)
+    """By id, prefix or name, as far as that points at one key. Raises UnknownName.
+
+    In a transaction its tenant is kept from others first, here as everywhere: whoever locked a key and then waited for
+    its tenant would wait for ever for one who deletes them both.
+    """
+    if tenant_name is None:
+        tenant_name = _the_one(await key_store.find_keys(connection, reference)).tenant_name
+    tenant = await find_tenant(connection, tenant_name)
+    return _the_one(await key_store.find_keys(connection, reference, tenant.id))
+
+
+def _the_one(found: list[KeyRow]) -> KeyRow:
     if not found:
         raise UnknownName("there is no such key; name it by its id, prefix or name (see `tollhouse keys list`)")
     if len(found) > 1:
