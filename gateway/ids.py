@@ -6,8 +6,10 @@ import time
 ID = "[0-9a-f]{32}"  # a regular expression
 
 _FETCHED = 64
-_unused: list[bytes] = []  # random bytes for ids to come
-os.register_at_fork(after_in_child=_unused.clear)
+_RANDOM = int("0fff3fffffffffffffff" * _FETCHED, 16)  # what of an id's last ten bytes is random
+_FIXED = int("70008000000000000000" * _FETCHED, 16)  # version 7, variant 0b10
+_tails: list[str] = []  # of ids to come
+os.register_at_fork(after_in_child=_tails.clear)
 
 
 def id_at(seconds: float | None = None) -> str:
@@ -18,18 +20,16 @@ def id_at(seconds: float | None = None) -> str:
 
 def new_id() -> str:
     """32 hex digits: 48 bits of milliseconds, then 74 random bits around version and variant."""
-    milliseconds = time.time_ns() // 1_000_000
-    random = int.from_bytes(_ten_random_bytes(), "big")
-    high = (milliseconds << 16) | 0x7000 | (random >> 68)
-    low = (0b10 << 62) | (random & ((1 << 62) - 1))
-    return f"{high:016x}{low:016x}"
-
-
-def _ten_random_bytes() -> bytes:
-    """The kernel's, fetched for many ids at once: asking it costs more than all the rest of an id."""
     try:
-        return _unused.pop()
+        tail = _tails.pop()
     except IndexError:
-        fresh = os.urandom(10 * _FETCHED)
-        _unused.extend(fresh[start : start + 10] for start in range(10, len(fresh), 10))
-        return fresh[:10]
+        tail = _fetch_tails()
+    return f"{time.time_ns() // 1_000_000:012x}{tail}"
+
+
+def _fetch_tails() -> str:
+    """The kernel's randomness for many ids at once: asking it costs more than all the rest of an id. Returns the first."""
+    random = int.from_bytes(os.urandom(10 * _FETCHED), "big")
+    first, *others = (random & _RANDOM | _FIXED).to_bytes(10 * _FETCHED, "big").hex(" ", 10).split(" ")
+    _tails.extend(others)
+    return first
