@@ -27,8 +27,7 @@ class ByteRelay(Relay):
         try:
             async for pieces in self._payloads():
                 self._passage.note_first_token()
-                for piece in pieces:
-                    self._reader.feed(piece)
+                for piece in self._reader.feed(pieces):
                     yield piece
             self._settle("ok", 200, None)
         except Exception as error:

@@ -42,9 +42,7 @@ class Relay:
         try:
             async for payloads in self._payloads():
                 self._keep_bounded(payloads)
-                if piece := self._passage.voice.events(
-                    [kept for payload in payloads if (kept := reader.feed(payload)) is not None]
-                ):
+                if piece := self._passage.voice.events(reader.feed(payloads)):
                     self._passage.note_first_token()
                     if self._mark is not None:
                         self._mark.note(reader.num_deltas)

@@ -24,7 +24,7 @@ _FINISHED = re.compile(rb'"finish_reason"\s*:\s*"')
 
 
 class Reader(Protocol):
-    """Sees every payload of one stream, in order; see `gateway.wire.stream.StreamReader`."""
+    """Sees all payloads of one stream, in order; see `gateway.wire.stream.StreamReader`."""
 
     usage: Usage | None
     done: bool
@@ -39,7 +39,7 @@ class Reader(Protocol):
 
     def stop_collecting(self) -> None: ...
 
-    def feed(self, payload: bytes) -> bytes | None: ...
+    def feed(self, payloads: list[bytes]) -> list[bytes]: ...
 
 
 class Format(Protocol):

@@ -87,12 +87,12 @@ class BytesReader:
     def stop_collecting(self) -> None:
         """Nothing is collected."""
 
-    def feed(self, payload: bytes) -> bytes | None:
-        self._tail = (self._tail + payload)[-TAIL_BYTES:]
+    def feed(self, payloads: list[bytes]) -> list[bytes]:
+        self._tail = b"".join((self._tail, *payloads))[-TAIL_BYTES:]
         if b'"usage"' in self._tail:
             lines = [line for line in self._tail.split(b"\n") if line.startswith(b"data:") and b'"usage"' in line]
             self.usage = (JSON.usage_of(lines[-1][5:]) if lines else None) or self.usage
-        return payload
+        return payloads
 
 
 JSON = JsonFormat()

@@ -4,7 +4,7 @@ What is not complete is not assembled: a cut, failed or unreadable stream gives 
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -13,11 +13,13 @@ from gateway.wire.sse import DONE
 
 _SET_ONCE = ("role", "id", "type", "index")  # strings and numbers that are not pieces of anything
 _PER_CHUNK = ("choices", "usage", "object", "obfuscation")
+_WINDOW = 64  # payloads that are looked at together
 
 
 _PLAIN = {"index", "delta", "finish_reason", "logprobs"}
 _CONTENT = b'"delta":{"content":"'
 _STRING = re.compile(rb'((?:[^"\\]|\\.)*)"', re.DOTALL)  # behind its first quote
+_STRINGS = re.compile(rb'[^"\\]*(?:\\[^\n][^"\\]*)*')  # several without their quotes, a line each
 _PADDING = re.compile(rb',"obfuscation":"[^"\\]*"')  # of random length: OpenAI's, against listeners on the wire
 
 
@@ -41,23 +43,18 @@ _UNREADABLE = (
 def assemble(payloads: Iterable[bytes], *, num_choices: int = 1) -> bytes | None:
     """The chat or text completion that the payloads add up to; None when one of `num_choices` has no finish_reason."""
     try:
-        return msgspec.json.encode(_assemble(payloads, num_choices))
+        return msgspec.json.encode(_assemble(list(payloads), num_choices))
     except _UNREADABLE:
         return None
 
 
-def _assemble(payloads: Iterable[bytes], num_choices: int) -> dict[str, Any]:
+def _assemble(payloads: Sequence[bytes], num_choices: int) -> dict[str, Any]:
     head: dict[str, Any] = {}
     choices: dict[int, dict[str, Any]] = {}
     usage: dict[str, Any] | None = None
-    run = _Run()
-    for payload in payloads:
-        if payload == DONE:
-            break
-        if run.goes_on(payload):
-            continue
-        run.end()
-        chunk: dict[str, Any] = msgspec.json.decode(payload)
+    position = 0
+    while position < len(payloads) and payloads[position] != DONE:
+        chunk: dict[str, Any] = msgspec.json.decode(payloads[position])
         if chunk.get("error") is not None:
             raise _IncompleteError
         for name, value in chunk.items():
@@ -67,8 +64,11 @@ def _assemble(payloads: Iterable[bytes], num_choices: int) -> dict[str, Any]:
             usage = chunk["usage"]  # totals that grow, so the last is the largest
         for delta in chunk.get("choices") or ():
             _add(choices.setdefault(delta.get("index", 0), {}), delta)
-        run.begin(payload, chunk, choices)
-    run.end()
+        run = _Run.begun_by(payloads[position], chunk)
+        position += 1
+        if run is not None:
+            position += run.take(payloads, position)
+            _merge(choices[run.index]["message"], {"content": run.text})
     if len(choices) < num_choices or not all(choice.get("finish_reason") for choice in choices.values()):
         raise _IncompleteError
     is_chat = "message" in next(iter(choices.values()))
@@ -86,43 +86,64 @@ class _Run:
     They need no parsing: all else that they say is known, and their pieces become one string in the end.
     """
 
-    __slots__ = ("_after", "_before", "_message", "_pieces")
+    __slots__ = ("_after", "_before", "_pieces", "index")
 
-    def __init__(self) -> None:
-        self._before: bytes | None = None  # what a chunk of this run begins with, up to its text; None: no run
-        self._after = b""  # ... and what follows the text
-        self._message: dict[str, Any] = {}
+    def __init__(self, index: int, before: bytes, after: bytes) -> None:
+        self.index = index  # of the choice
+        self._before = before  # what each chunk begins with, up to its text
+        self._after = after  # ... and what follows the text
         self._pieces: list[bytes] = []
 
-    def begin(self, payload: bytes, chunk: dict[str, Any], choices: dict[int, dict[str, Any]]) -> None:
-        """`payload` was the `chunk`, and is a part of the `choices` now."""
+    @classmethod
+    def begun_by(cls, payload: bytes, chunk: dict[str, Any]) -> "_Run | None":
+        """`payload` was the `chunk`; None where it is not a piece of text and nothing else."""
         start = payload.find(_CONTENT) + len(_CONTENT)
         if payload.count(_CONTENT) != 1 or (text := _STRING.match(payload, start)) is None:
-            return
+            return None
         deltas: list[dict[str, Any]] = chunk.get("choices") or []
-        if len(deltas) == 1 and _says_text_alone(delta := deltas[0]):
-            self._before, self._after = payload[:start], _PADDING.sub(b"", payload[text.end() :])
-            self._message = choices[delta.get("index", 0)]["message"]
+        if len(deltas) != 1 or not _says_text_alone(delta := deltas[0]):
+            return None
+        return cls(delta.get("index", 0), payload[:start], _PADDING.sub(b"", payload[text.end() :]))
 
-    def goes_on(self, payload: bytes) -> bool:
-        """Whether it is one more, and taken."""
-        before = self._before
-        if before is None or not payload.startswith(before):
-            return False
-        text = _STRING.match(payload, len(before))
-        if text is None:
-            return False
-        after = payload[text.end() :]
-        if after != self._after and _PADDING.sub(b"", after) != self._after:
-            return False
-        self._pieces.append(text[1])
-        return True
+    def take(self, payloads: Sequence[bytes], start: int) -> int:
+        """Takes the payloads from there on that go on with it. Returns how many they are."""
+        end = start
+        while window := payloads[end : end + _WINDOW]:
+            taken = self._take_together(window) or self._take_one_by_one(window)
+            end += taken
+            if taken < len(window):
+                break
+        return end - start
 
-    def end(self) -> None:
-        if self._pieces:
-            _merge(self._message, {"content": msgspec.json.decode(b'"%b"' % b"".join(self._pieces))})
-            self._pieces = []
-        self._before = None
+    @property
+    def text(self) -> str:
+        """Raises msgspec.DecodeError."""
+        text: str = msgspec.json.decode(b'"%b"' % b"".join(self._pieces))
+        return text
+
+    def _take_together(self, payloads: Sequence[bytes]) -> int:
+        """The first ones, as many as differ in their texts alone: then these are what stands between known bytes."""
+        told = b"\n".join(payloads)
+        if not told.startswith(self._before):
+            return 0
+        pieces = told[len(self._before) :].split(self._after + b"\n" + self._before)
+        last, whole, _ = (pieces.pop() + b"\n").partition(self._after + b"\n")
+        if whole:
+            pieces.append(last)
+        texts = b"\n".join(pieces)
+        if texts.count(b"\n") != len(pieces) - 1 or _STRINGS.fullmatch(texts) is None:
+            return 0
+        self._pieces += pieces
+        return len(pieces)
+
+    def _take_one_by_one(self, payloads: Sequence[bytes]) -> int:
+        before, pieces = self._before, len(self._pieces)
+        for payload in payloads:
+            text = _STRING.match(payload, len(before)) if payload.startswith(before) else None
+            if text is None or _PADDING.sub(b"", payload[text.end() :]) != self._after:
+                break
+            self._pieces.append(text[1])
+        return len(self._pieces) - pieces
 
 
 def _says_text_alone(delta: dict[str, Any]) -> bool:

@@ -15,7 +15,11 @@ from gateway.wire.usage import Usage, read_usage
 # Inside a JSON string every quote is escaped, so none of these can come from an answer's text.
 _FINISH = re.compile(rb'"finish_reason"[ \t\n\r]*:[ \t\n\r]*"')
 _NULL_USAGE = b',"usage":null'
-_FLAT_TAIL = re.compile(rb'(?:,"[^"\\]*":(?:"[^"\\]*"|null|true|false|[0-9]+))*\}\Z')
+# A member of the outermost object, since only plain members and that object's brace follow it to the payload's end.
+_NULL_USAGE_LAST = rb',"usage":null((?:,"[^"\\]*":(?:"[^"\\]*"|null|true|false|[0-9]+))*\}%b)'
+_NULL_USAGE_OF_ONE = re.compile(_NULL_USAGE_LAST % rb"\Z")
+_NULL_USAGE_OF_EACH = re.compile(_NULL_USAGE_LAST % b"$", re.MULTILINE)  # a line each
+_TOLD_LAST = 3  # of payloads that came together, how many are looked at one by one: what they tell comes at the end
 
 
 class _Choice(msgspec.Struct):
@@ -75,22 +79,43 @@ class StreamReader:
         """Drops what was collected; nothing more is."""
         self._payloads = None
 
-    def feed(self, payload: bytes) -> bytes | None:
-        """What the client is to get of this payload: itself, less, or (None) nothing."""
-        if payload == DONE:
+    def feed(self, payloads: list[bytes]) -> list[bytes]:
+        """What the client is to get of these payloads: themselves, less, or nothing of some."""
+        if DONE in payloads:
             self.done = True
-            return payload
+            return [*self.feed(payloads[: payloads.index(DONE)]), DONE]
         if self._payloads is not None:
-            self._payloads.append(payload)
+            self._payloads += payloads
+        many, last = payloads[:-_TOLD_LAST], payloads[-_TOLD_LAST:]
+        passed = self._pass_together(many) if many else []
+        if passed is None:
+            passed, last = [], payloads
+        return [*passed, *(kept for payload in last if (kept := self._pass(payload)) is not None)]
+
+    def _pass_together(self, payloads: list[bytes]) -> list[bytes] | None:
+        """Those of which each has something to say and none tells us anything; None: they have to be looked at."""
+        told = b"\n".join(payloads)
+        if told.count(b"\n") >= len(payloads) or b'"error"' in told or _FINISH.search(told):
+            return None
+        if b'"usage"' in told:
+            if self._client_wants_usage:
+                if told.count(b'"usage"') != told.count(_NULL_USAGE):
+                    return None
+            else:
+                told = _NULL_USAGE_OF_EACH.sub(rb"\1", told)
+                if b'"usage"' in told:
+                    return None
+                payloads = told.split(b"\n")
+        self.num_deltas += len(payloads)
+        return payloads
+
+    def _pass(self, payload: bytes) -> bytes | None:
         has_usage = b'"usage"' in payload
         if has_usage and self._client_wants_usage:
             has_usage = _NULL_USAGE not in payload or payload.count(b'"usage"') > 1
         elif has_usage:
-            start = payload.rfind(_NULL_USAGE)
-            # A member of the outermost object, since only plain members and that object's brace follow it.
-            if start > 0 and _FLAT_TAIL.match(payload, end := start + len(_NULL_USAGE)):
-                payload = payload[:start] + payload[end:]
-                has_usage = b'"usage"' in payload
+            payload = _NULL_USAGE_OF_ONE.sub(rb"\1", payload)
+            has_usage = b'"usage"' in payload
         if has_usage or b'"error"' in payload or _FINISH.search(payload):
             return self._study(payload, has_usage)
         self.num_deltas += 1

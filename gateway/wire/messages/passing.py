@@ -104,13 +104,13 @@ class MessagesReader:
     def stop_collecting(self) -> None:
         self._payloads = None
 
-    def feed(self, payload: bytes) -> bytes:
+    def feed(self, payloads: list[bytes]) -> list[bytes]:
         if self._payloads is not None:
-            self._payloads.append(payload)
-        event = read_event(payload)
-        if event is not None:
-            self._study(event)
-        return payload
+            self._payloads += payloads
+        for event in map(read_event, payloads):
+            if event is not None:
+                self._study(event)
+        return payloads
 
     def _study(self, event: Event) -> None:
         self.num_deltas += event.type == "content_block_delta"
