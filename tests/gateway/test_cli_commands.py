@@ -231,9 +231,11 @@ def test_a_mere_proxy_pulls_no_embedder(tollhouse: Tollhouse) -> None:
     tollhouse.config.write_text(f"[cache]\nsemantic = false\n{proxy}")
     assert tollhouse.does("models", "pull") == ""
     assert "embedding" not in tollhouse.does("models", "list")
-    for needs in ('[[model]]\nname = "e"\nengine = "embedder"\nkind = "embedding"', '[tier.t]\nmodels = ["m"]'):
+    one, other = ('[tier.t]\nmodels = ["m"]', '[tier.u]\nmodels = ["m"]')
+    model = '[[model]]\nname = "e"\nengine = "embedder"\nkind = "embedding"'
+    for needs, embeds in ((model, True), (one, False), (f"{one}\n{other}", True)):
         tollhouse.config.write_text(f"[cache]\nsemantic = false\n{proxy}\n{needs}\n")
-        assert "embedding" in tollhouse.does("models", "list")
+        assert ("embedding" in tollhouse.does("models", "list")) == embeds
     tollhouse.config.write_text(proxy)
     assert "embedding" in tollhouse.does("models", "list")
 
