@@ -28,7 +28,7 @@ def new_id() -> str:
 
 
 def _fetch_tails() -> str:
-    """The kernel's randomness for many ids at once: asking it costs more than all the rest of an id. Returns the first."""
+    """The kernel's randomness, for many ids at once: asking it costs more than all the rest of an id."""
     random = int.from_bytes(os.urandom(10 * _FETCHED), "big")
     first, *others = (random & _RANDOM | _FIXED).to_bytes(10 * _FETCHED, "big").hex(" ", 10).split(" ")
     _tails.extend(others)
