@@ -5,6 +5,8 @@ Works on bytes throughout: characters torn at a network chunk are never decoded,
 
 from collections.abc import Iterable
 
+from gateway.wire import error_event
+
 DONE = b"[DONE]"
 _BOM = b"\xef\xbb\xbf"
 
@@ -14,15 +16,19 @@ class EventTooLargeError(ValueError):
 
 
 class SseParser:
-    """Feed chunks, get the data payloads of the events that they completed. Comments and other fields are dropped."""
+    """Feed chunks, get the data payloads of the events that they completed. Comments and other fields are dropped.
 
-    __slots__ = ("_after_cr", "_data", "_max_event_bytes", "_pieces", "_size", "_started")
+    Of an event named `error` the payload says so itself, whatever it came as.
+    """
+
+    __slots__ = ("_after_cr", "_data", "_max_event_bytes", "_name", "_pieces", "_size", "_started")
 
     def __init__(self, max_event_bytes: int = 16 * 2**20) -> None:
         self._max_event_bytes = max_event_bytes
         self._pieces: list[bytes] = []  # the unfinished line
         self._data: list[bytes] = []  # the data lines of the unfinished event
-        self._size = 0  # of both
+        self._name = b""  # of the unfinished event
+        self._size = 0  # of all three
         self._after_cr = False  # the last chunk ended in CR: a LF that follows belongs to it
         self._started = False
 
@@ -43,7 +49,7 @@ class SseParser:
             self._line(b"", payloads)
         elif _value(line) == DONE and not self._data:
             payloads.append(DONE)
-        self._pieces, self._data, self._size = [], [], 0
+        self._pieces, self._data, self._name, self._size = [], [], b"", 0
         return payloads
 
     def _feed_slowly(self, data: bytes) -> list[bytes]:
@@ -77,12 +83,16 @@ class SseParser:
             if value is not None:
                 self._data.append(value)
                 self._size += len(value) + 1
-        elif self._data:
-            payload = b"\n".join(self._data)
-            self._size -= len(payload) + 1
-            self._data = []
+            elif (name := _value(line, b"event")) is not None:
+                self._size += len(name) - len(self._name)
+                self._name = name
+        elif self._data or self._name:
+            payload, name = b"\n".join(self._data), self._name
+            self._size -= (len(payload) + 1 if self._data else 0) + len(name)
+            self._data, self._name = [], b""
             if payload:
-                payloads.append(payload)
+                told = name == error_event.NAME and payload != DONE
+                payloads.append(error_event.error_payload(payload) if told else payload)
 
 
 def frame(payload: bytes) -> bytes:
@@ -108,8 +118,9 @@ def _whole_events(data: bytes) -> list[bytes] | None:
     return payloads if no_others and b"" not in payloads else None
 
 
-def _value(line: bytes) -> bytes | None:
-    """The value of a data line; None for comments and other fields."""
-    if line.startswith(b"data:"):
-        return line[6:] if line.startswith(b"data: ") else line[5:]
-    return b"" if line == b"data" else None
+def _value(line: bytes, field: bytes = b"data") -> bytes | None:
+    """The value of a line of this field; None for comments and other fields."""
+    name, colon, value = line.partition(b":")
+    if name != field:
+        return None
+    return value.removeprefix(b" ") if colon else b""

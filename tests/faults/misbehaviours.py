@@ -326,6 +326,19 @@ async def drip(wire: Wire) -> None:
         await wire.piece(b":", 0.05)
 
 
+@behaviour(
+    "error-named", "error-named-json", "error-named-later"
+)  # told by the event's name, its data is a bare message
+async def error_named(wire: Wire) -> None:
+    await wire.start_events()
+    await wire.event(ROLE, 0.02)
+    if wire.request.behaviour == "error-named-later":
+        await wire.event(TOKEN, 0.02)
+    data = b'{"message":"no GPU left"}' if wire.request.behaviour == "error-named-json" else b"no GPU left"
+    await wire.piece(b"event: error\ndata: " + data + b"\n\n")
+    await wire.end(done=False)
+
+
 @behaviour("cut-before-token", "silent-stream", "only-comments", "error-first", "error-second", "empty-stream")
 async def no_token(wire: Wire) -> None:
     await wire.start_events()

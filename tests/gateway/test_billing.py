@@ -138,6 +138,22 @@ async def test_what_no_model_made_costs_nothing(gate: Gate, behaviour: str, stre
     assert (request["cost_nanousd"], request["prompt_tokens"], request["completion_tokens"]) == (0, 0, 0)
 
 
+@pytest.mark.parametrize("behaviour", ["error-named", "error-named-json"])
+async def test_an_error_that_only_its_events_name_tells_is_no_first_token(gate: Gate, behaviour: str) -> None:
+    line = await gate.ask(chat(f"probe/{behaviour}", stream=True))
+    request, (attempt,) = await books(gate)
+    assert (line.status, attempt["error_code"], attempt["ttft_ms"]) == (502, "error_in_answer", None)
+    assert request["cost_nanousd"] == 0
+
+
+async def test_later_it_ends_the_stream_in_an_error(gate: Gate) -> None:
+    line = await gate.ask(chat("probe/error-named-later", stream=True))
+    request, _ = await books(gate)
+    assert b'"message":"no GPU left"' in line.body
+    assert DONE not in line.body
+    assert (request["status"], request["error_code"]) == ("error", "upstream_stream_error")
+
+
 @pytest.mark.parametrize("behaviour", ["half-json", "wrong-type"])
 async def test_a_broken_answer_that_a_model_may_have_made_costs_its_prompt(gate: Gate, behaviour: str) -> None:
     await gate.ask(chat(f"probe/{behaviour}"))

@@ -137,3 +137,43 @@ def test_what_is_framed_is_parsed_back(payloads: list[bytes]) -> None:
 
 def test_a_line_end_inside_a_payload_can_not_end_the_event() -> None:
     assert parse(frame(b'{"a":\r\n\r\n1,\r"b":2}\n\n')) == [b'{"a":\n\n1,\n"b":2}\n\n']
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"Model overloaded", "Model overloaded"),
+        (b'"Model overloaded"', "Model overloaded"),
+        (b'{"message":"Model overloaded","code":7}', "Model overloaded"),
+        (b'{"type":"error","detail":"full"}', "full"),
+        (b"<html>", "The upstream reported an error."),
+        (b"[" * 5000, "The upstream reported an error."),
+        (b"\xff\xfe", "\ufffd\ufffd"),
+    ],
+)
+def test_an_event_named_error_says_so_itself(data: bytes, message: str) -> None:
+    stream = b"data: 1\n\nevent: error\ndata: " + data + b"\n\ndata: 2\n\n"
+    for cut in (0, 9, 22, 23, len(stream) - 9):  # the name alone in a chunk, too
+        before, told, after = parse(stream[:cut], stream[cut:])
+        assert (before, after) == (b"1", b"2")
+        assert json.loads(told)["error"]["message"] == message
+
+
+@pytest.mark.parametrize(
+    "data", [b'{"type":"error","error":{"type":"overloaded_error"}}', b'{"error":"no"}', b"[DONE]"]
+)
+def test_what_says_so_already_stays_as_it_came(data: bytes) -> None:
+    assert parse(b"event: error\ndata: " + data + b"\n\n") == [data]
+
+
+def test_a_name_is_the_next_events_only() -> None:
+    assert parse(b"event: error\n\ndata: 1\n\n") == [b"1"]
+    assert parse(b"event: error\nevent: message\ndata: 1\n\n") == [b"1"]
+
+
+def test_names_without_data_never_fill_the_buffer() -> None:
+    parser = SseParser(max_event_bytes=100)
+    for _ in range(1000):
+        assert parser.feed(b"event: " + b"x" * 80 + b"\n\n") == []
+    with pytest.raises(EventTooLargeError):
+        parser.feed(b"event: " + b"x" * 101 + b"\n")
