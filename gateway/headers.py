@@ -37,8 +37,7 @@ def describe(passage: Passage) -> Headers:
     if decision is not None:
         pairs.append(("x-tollhouse-route", decision.reason))
     pairs.append(("x-tollhouse-attempts", str(passage.num_attempts)))
-    pairs += passage.ticket.headers().items()
-    return encode_headers(pairs)
+    return [*encode_headers(pairs), *passage.ticket.headers()]
 
 
 def settle_up(record: RequestRecord) -> Headers:

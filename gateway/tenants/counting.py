@@ -69,7 +69,9 @@ class Counting:
 
     async def reserve(self, counts: Counts, claim: Claim, tokens: int, cost_nanousd: int) -> Tally:
         """Raises RedisAway, CountsAway."""
-        if cost_nanousd and (doubtful := self.spending.doubtful(claim.terms.allowances)):
+        if not cost_nanousd:  # of no allowance
+            return await counts.reserve(claim, tokens, 0)
+        if doubtful := self.spending.doubtful(claim.terms.allowances):
             await self.spending.seed(counts, claim.terms.tenant_id, doubtful, claim.at)
         for _ in range(_NUM_SEEDINGS):
             try:

@@ -69,7 +69,8 @@ class Limiter:
         terms = self._terms_of(principal)
         if not terms:
             return UNLIMITED
-        ticket = CountedTicket(Claim(request_id or new_id(), time.time() if at is None else at, terms), self._counting)
+        claim = Claim(request_id or new_id(), time.time() if at is None else at, terms)
+        ticket = CountedTicket(claim, self._counting, self._counting.here())
         await ticket.admit()
         return ticket
 

@@ -6,15 +6,15 @@ reserved, and its owner then waits until that is paid back.
 
 import time
 from collections import defaultdict
-from collections.abc import Hashable
-from typing import TypeVar
+from math import inf
+
+import msgspec
 
 from gateway.tenants.periods import period_at
 from gateway.tenants.tally import WINDOW_S, Balance, Claim, Standing, Tally, Unseeded, What
-from gateway.tenants.terms import Allowance, Quota
+from gateway.tenants.terms import Allowance, Quota, Terms
 
 OLD_S = 86_400.0  # after its end, a period's spending is forgotten: no request runs for so long
-Key = TypeVar("Key", bound=Hashable)
 NOTHING_DRAWN = Tally(None)
 
 
@@ -30,36 +30,54 @@ class Bucket:
         self._at = now
         return self._level
 
-    def take(self, amount: float) -> float:
+    def take(self, amount: float) -> None:
         """Whether there is so much has been seen by `level`."""
         self._level -= amount
-        return self._level
 
     def give_back(self, amount: float, limit: int, now: float) -> None:
         """A negative amount takes what was used beyond the reservation."""
         self._level = min(float(limit), self.level(limit, now) + amount)
 
 
+class Slots:
+    """How many requests of one owner run."""
+
+    __slots__ = ("running",)
+
+    def __init__(self) -> None:
+        self.running = 0
+
+
+class Meters(msgspec.Struct, frozen=True, gc=False):
+    """Where a key's requests are counted: each quota that holds for it, with its owner's count."""
+
+    terms: Terms
+    slots: tuple[tuple[Quota, Slots], ...]
+    requests: tuple[tuple[Quota, Bucket], ...]
+    tokens: tuple[tuple[Quota, Bucket], ...]
+
+
 class LocalCounts:
     """Implements `gateway.tenants.tally.Counts`."""
 
     def __init__(self) -> None:
-        self._buckets: dict[What, dict[str, Bucket]] = {"requests": {}, "tokens": {}}  # by their owner's id
-        self._running: defaultdict[str, int] = defaultdict(int)  # requests, by their owner's id
+        self._meters: dict[str, Meters] = {}  # by their key's id
+        self._slots: dict[str, Slots] = {}  # by their owner's id, as all below
+        self._requests: dict[str, Bucket] = {}
+        self._tokens: dict[str, Bucket] = {}
         self._held: defaultdict[tuple[str, str], int] = defaultdict(int)  # nano-dollars, by owner and period
         self._spent: dict[tuple[str, str], tuple[int, float]] = {}  # nano-dollars, and when the period ends
 
     async def admit(self, claim: Claim) -> Tally:
-        terms = claim.terms
-        for quota in terms.slots:
-            left = quota.amount - self._running.get(quota.owner.id, 0)
-            if left < 1:
-                return Tally(Standing("slots", quota, False, float(left), 1.0))
-        tally = self._draw("requests", terms.requests, 1.0)
-        if tally.refused is None and terms.slots:
+        meters = self._meters_of(claim.terms)
+        for quota, slots in meters.slots:
+            if slots.running >= quota.amount:
+                return Tally(Standing("slots", quota, False, float(quota.amount - slots.running), 1.0))
+        tally = _draw("requests", meters.requests, 1.0)
+        if tally.refused is None and meters.slots:
             claim.slots = True
-            for quota in terms.slots:
-                self._running[quota.owner.id] += 1
+            for _, slots in meters.slots:
+                slots.running += 1
         return tally
 
     async def reserve(self, claim: Claim, tokens: int, cost_nanousd: int) -> Tally:
@@ -67,27 +85,29 @@ class LocalCounts:
         for balance in balances:
             if not balance.admitted:
                 return Tally(balance, (), balances)
-        tally = self._draw("tokens", claim.terms.tokens, tokens) if tokens else NOTHING_DRAWN
+        tally = _draw("tokens", self._meters_of(claim.terms).tokens, tokens) if tokens else NOTHING_DRAWN
         if tally.refused is not None:
+            return tally
+        claim.tokens += tokens
+        if not balances:
             return tally
         for balance in balances:
             self._held[balance.allowance.owner.id, balance.period.label] += cost_nanousd
-        claim.tokens += tokens
         claim.cost_nanousd += cost_nanousd
-        return Tally(None, tally.standings, balances) if balances else tally
+        return Tally(None, tally.standings, balances)
 
     async def settle(self, claim: Claim, tokens: int, cost_nanousd: int) -> tuple[Balance, ...]:
-        terms = claim.terms
+        meters, unused = self._meters_of(claim.terms), claim.tokens - tokens
         if claim.slots:
-            for quota in terms.slots:
-                _lower(self._running, quota.owner.id, 1)
-        if claim.tokens != tokens:
+            for _, slots in meters.slots:
+                slots.running -= 1
+        if unused:
             now = time.monotonic()
-            for quota in terms.tokens:
-                self._bucket("tokens", quota, now).give_back(claim.tokens - tokens, quota.amount, now)
+            for quota, bucket in meters.tokens:
+                bucket.give_back(unused, quota.amount, now)
         if not (cost_nanousd or claim.cost_nanousd):
             return ()
-        return tuple(self._spend(allowance, claim, cost_nanousd) for allowance in terms.allowances)
+        return tuple(self._spend(allowance, claim, cost_nanousd) for allowance in claim.terms.allowances)
 
     async def raise_to(self, tenant_id: str, balances: tuple[Balance, ...]) -> tuple[Balance, ...]:
         raised = []
@@ -120,37 +140,52 @@ class LocalCounts:
         period = period_at(allowance.period, claim.at)
         key = (allowance.owner.id, period.label)
         if claim.cost_nanousd:
-            _lower(self._held, key, claim.cost_nanousd)
+            self._give_back(key, claim.cost_nanousd)
         if (known := self._spent.get(key)) is None:
             return Balance(allowance, period, cost_nanousd)
         self._spent[key] = (known[0] + cost_nanousd, known[1])
         return Balance(allowance, period, known[0] + cost_nanousd, self._held.get(key, 0))
 
-    def _draw(self, what: What, quotas: tuple[Quota, ...], wanted: float) -> Tally:
-        """From every bucket or from none."""
-        now, drawn = time.monotonic(), []
-        for quota in quotas:
-            bucket = self._bucket(what, quota, now)
-            level = bucket.level(quota.amount, now)
-            if wanted > level:
-                refused = Standing(what, quota, False, level, wanted)
-                return Tally(refused, (refused,))
-            drawn.append((quota, bucket))
-        return Tally(None, tuple([Standing(what, quota, True, bucket.take(wanted)) for quota, bucket in drawn]))
+    def _give_back(self, key: tuple[str, str], held_nanousd: int) -> None:
+        self._held[key] -= held_nanousd
+        if self._held[key] <= 0:
+            del self._held[key]
 
-    def _bucket(self, what: What, quota: Quota, now: float) -> Bucket:
-        buckets = self._buckets[what]
-        bucket = buckets.get(quota.owner.id)
-        if bucket is None:
-            bucket = buckets[quota.owner.id] = Bucket(quota.amount, now)
-        return bucket
+    def _meters_of(self, terms: Terms) -> Meters:
+        meters = self._meters.get(terms.key_id)
+        if meters is not None and meters.terms is terms:
+            return meters
+        meters = self._meters[terms.key_id] = Meters(
+            terms,
+            tuple((quota, self._slots.setdefault(quota.owner.id, Slots())) for quota in terms.slots),
+            _buckets(self._requests, terms.requests),
+            _buckets(self._tokens, terms.tokens),
+        )
+        return meters
 
     def _forget_before(self, moment: float) -> None:
         for key in [key for key, (_, end) in self._spent.items() if end < moment]:
             del self._spent[key]
 
 
-def _lower(counts: defaultdict[Key, int], key: Key, amount: int) -> None:
-    counts[key] -= amount
-    if counts[key] <= 0:
-        del counts[key]
+def _buckets(buckets: dict[str, Bucket], quotas: tuple[Quota, ...]) -> tuple[tuple[Quota, Bucket], ...]:
+    """Those of the quotas' owners. Another amount than before leaves a bucket as full as it is."""
+    now = time.monotonic()
+    return tuple((quota, buckets.setdefault(quota.owner.id, Bucket(quota.amount, now))) for quota in quotas)
+
+
+def _draw(what: What, buckets: tuple[tuple[Quota, Bucket], ...], wanted: float) -> Tally:
+    """From every bucket or from none."""
+    now, tightest, least = time.monotonic(), None, inf
+    for quota, bucket in buckets:
+        level = bucket.level(quota.amount, now)
+        if wanted > level:
+            refused = Standing(what, quota, False, level, wanted)
+            return Tally(refused, (refused,))
+        if level < least:
+            tightest, least = quota, level
+    if tightest is None:
+        return NOTHING_DRAWN
+    for _, bucket in buckets:
+        bucket.take(wanted)
+    return Tally(None, (Standing(what, tightest, True, least - wanted),))

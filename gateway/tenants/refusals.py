@@ -10,6 +10,16 @@ from gateway.tenants.tally import Balance, Standing, Tally
 from gateway.tenants.terms import Terms
 from gateway.tenants.types import Budget
 
+HeaderPairs = list[tuple[bytes, bytes]]
+
+_NAMES = {
+    what: (
+        f"x-ratelimit-limit-{what}".encode(),
+        f"x-ratelimit-remaining-{what}".encode(),
+        f"x-ratelimit-reset-{what}".encode(),
+    )
+    for what in ("requests", "tokens")
+}
 DON_T_RETRY = {"x-should-retry": "false"}
 WORTH_WAITING_S = 60.0  # for a running request to end, or a bucket to refill; official clients wait no longer
 
@@ -47,7 +57,8 @@ def refusal(tally: Tally, now: float) -> RateLimitError:
     wait_s = refused.retry_after_s
     kind = TokenLimitError if refused.what == "tokens" else RateLimitError
     message = f"Rate limit reached: {amount} {refused.what} per minute for this {whose}."
-    headers = {**_retry_after(wait_s), **rate_headers(tally.standings)}
+    told = {name.decode(): value.decode() for name, value in rate_headers(tally.standings)}
+    headers = _retry_after(wait_s) | told
     return kind(f"{message} Please try again in {_duration(wait_s)}.", headers=headers)
 
 
@@ -67,21 +78,19 @@ def never_fits(terms: Terms, tokens: int, cost_nanousd: int) -> RateLimitError |
     return None
 
 
-def rate_headers(standings: Iterable[Standing]) -> dict[str, str]:
-    """OpenAI's x-ratelimit-*, of the quota of each kind that is the nearest to its end."""
-    tightest: dict[str, Standing] = {}
+def rate_headers(standings: Iterable[Standing]) -> HeaderPairs:
+    """OpenAI's x-ratelimit-*, of one quota of each kind."""
+    found: HeaderPairs = []
     for each in standings:
-        if each.what not in tightest or each.remaining < tightest[each.what].remaining:
-            tightest[each.what] = each
-    found: dict[str, str] = {}
-    for what, standing in tightest.items():
-        found[f"x-ratelimit-limit-{what}"] = str(standing.quota.amount)
-        found[f"x-ratelimit-remaining-{what}"] = str(max(0, math.floor(standing.remaining)))
-        found[f"x-ratelimit-reset-{what}"] = _duration(standing.reset_s)
+        limit, remaining, reset = _NAMES[each.what]
+        left = math.floor(each.remaining)
+        found.append((limit, b"%d" % each.quota.amount))
+        found.append((remaining, b"%d" % left if left > 0 else b"0"))
+        found.append((reset, _duration(each.reset_s).encode()))
     return found
 
 
-def warning_header(balances: Iterable[Balance]) -> dict[str, str]:
+def warning_header(balances: Iterable[Balance]) -> HeaderPairs:
     """x-tollhouse-budget-warning, where a budget's spending has come to one of its marks."""
     warnings = [
         f"{budget.period} budget of this {budget.owner_kind}: {_percent(balance.spent, budget.amount_nanousd)}% of "
@@ -90,7 +99,7 @@ def warning_header(balances: Iterable[Balance]) -> dict[str, str]:
         for budget in balance.allowance.budgets
         if budget.warn_percents and 100 * balance.spent >= min(budget.warn_percents) * budget.amount_nanousd
     ]
-    return {"x-tollhouse-budget-warning": "; ".join(warnings)} if warnings else {}
+    return [(b"x-tollhouse-budget-warning", "; ".join(warnings).encode())] if warnings else []
 
 
 def _over_budget(balance: Balance, now: float) -> BudgetExceeded:

@@ -24,7 +24,7 @@ from gateway.tenants.redis_keys import (
     spent_key,
 )
 from gateway.tenants.redis_link import RedisAway, RedisLink
-from gateway.tenants.tally import Balance, Claim, Standing, Tally, Unseeded, What
+from gateway.tenants.tally import Balance, Claim, Standing, Tally, Unseeded, What, tightest
 from gateway.tenants.terms import Quota, Terms
 
 __all__ = ["RedisAway", "SharedCounts"]
@@ -127,11 +127,11 @@ class SharedCounts:
             return Tally(Standing("slots", quota, False, quota.amount - float(found[refused - 1]), 1.0))
         requests = _standings("requests", terms.requests, found[num_slots:], 1.0, refused == 0)
         if refused:
-            return Tally(requests[refused - num_slots - 1], requests)
+            return Tally(requests[refused - num_slots - 1], tightest(requests))
         if terms.slots:
             claim.slots = True
             self.leases.keep(claim)
-        return Tally(None, requests)
+        return Tally(None, tightest(requests))
 
     async def _reserve(self, claim: Claim, tokens: int, cost_nanousd: int) -> Tally:
         terms = claim.terms
@@ -159,12 +159,12 @@ class SharedCounts:
             for index, (each, period) in enumerate(allowances)
         )
         if refused:
-            return Tally((*standings, *balances)[refused - 1], standings, balances)
+            return Tally((*standings, *balances)[refused - 1], tightest(standings), balances)
         claim.tokens += tokens
         claim.cost_nanousd += cost_nanousd
         if allowances:
             self.leases.keep(claim)
-        return Tally(None, standings, balances)
+        return Tally(None, tightest(standings), balances)
 
     async def _undo(self, claim: Claim) -> None:
         with suppress(RedisAway):  # the lease ends by itself then

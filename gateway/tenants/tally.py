@@ -50,22 +50,24 @@ class Tally(msgspec.Struct, frozen=True, gc=False):
     """One step's outcome. A step takes all that it wants or nothing."""
 
     refused: Standing | Balance | None
-    standings: tuple[Standing, ...] = ()
+    standings: tuple[Standing, ...] = ()  # of each kind the quota that is the nearest to its end
     balances: tuple[Balance, ...] = ()
 
 
-class Claim:
+def tightest(standings: tuple[Standing, ...]) -> tuple[Standing, ...]:
+    """The one that is the nearest to its end, of quotas of one kind."""
+    return standings if len(standings) < 2 else (min(standings, key=lambda each: each.remaining),)
+
+
+class Claim(msgspec.Struct, gc=False):
     """What one request has taken so far. Mutable: what gives it back reads here what there is to give."""
 
-    __slots__ = ("at", "cost_nanousd", "id", "slots", "terms", "tokens")
-
-    def __init__(self, request_id: str, at: float, terms: Terms) -> None:
-        self.id = request_id
-        self.at = at  # when the request began, in seconds since the epoch: its period
-        self.terms = terms
-        self.slots = False
-        self.tokens = 0
-        self.cost_nanousd = 0
+    id: str
+    at: float  # when the request began, in seconds since the epoch: its period
+    terms: Terms
+    slots: bool = False
+    tokens: int = 0
+    cost_nanousd: int = 0
 
 
 class Unseeded(Exception):

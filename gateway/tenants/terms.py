@@ -53,6 +53,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """False where nothing is limited."""
 
     tenant_id: str = ""
+    key_id: str = ""
     requests: tuple[Quota, ...] = ()  # each tuple from the tenant's to the key's
     tokens: tuple[Quota, ...] = ()
     slots: tuple[Quota, ...] = ()
@@ -71,6 +72,7 @@ def terms_of(principal: Principal, defaults: Limits, budgets: Mapping[str, tuple
     owned.append((Owner("key", key.id), key.limits))
     return Terms(
         tenant_id=tenant.id,
+        key_id=key.id,
         requests=_quotas((owner, limits.requests_per_minute) for owner, limits in owned),
         tokens=_quotas((owner, limits.tokens_per_minute) for owner, limits in owned),
         slots=_quotas((owner, limits.concurrent_requests) for owner, limits in owned),

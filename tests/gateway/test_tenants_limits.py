@@ -40,7 +40,7 @@ async def test_a_tenant_without_limits_is_admitted_without_asking(where: str) ->
     assert ticket is UNLIMITED
     await ticket.reserve(10**9, 10**9)
     await ticket.settle(10**9, 10**9)
-    assert ticket.headers() == {}
+    assert ticket.headers() == []
     await limiter.aclose()
 
 
@@ -136,7 +136,7 @@ async def test_a_refusal_for_concurrency_takes_no_request(where: str) -> None:
         with pytest.raises(RateLimitError, match="at once"):
             await limiter.admit(principal())
     await first.settle()
-    assert (await limiter.admit(principal())).headers()["x-ratelimit-remaining-requests"] == "0"
+    assert dict((await limiter.admit(principal())).headers())[b"x-ratelimit-remaining-requests"] == b"0"
     await limiter.aclose()
 
 
