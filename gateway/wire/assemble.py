@@ -50,6 +50,7 @@ def assemble(payloads: Iterable[bytes], *, num_choices: int = 1) -> bytes | None
 
 def _assemble(payloads: Sequence[bytes], num_choices: int) -> dict[str, Any]:
     head: dict[str, Any] = {}
+    known = set(_PER_CHUNK)
     choices: dict[int, dict[str, Any]] = {}
     usage: dict[str, Any] | None = None
     position = 0
@@ -57,9 +58,9 @@ def _assemble(payloads: Sequence[bytes], num_choices: int) -> dict[str, Any]:
         chunk: dict[str, Any] = msgspec.json.decode(payloads[position])
         if chunk.get("error") is not None:
             raise _IncompleteError
-        for name, value in chunk.items():
-            if name not in _PER_CHUNK:
-                head.setdefault(name, value)
+        if new := chunk.keys() - known:
+            head.update({name: value for name, value in chunk.items() if name in new})
+            known |= new
         if chunk.get("usage") is not None:
             usage = chunk["usage"]  # totals that grow, so the last is the largest
         for delta in chunk.get("choices") or ():
@@ -91,7 +92,7 @@ class _Run:
     def __init__(self, index: int, before: bytes, after: bytes) -> None:
         self.index = index  # of the choice
         self._before = before  # what each chunk begins with, up to its text
-        self._after = after  # ... and what follows the text
+        self._after = after  # ... and what follows the text, its last quote first
         self._pieces: list[bytes] = []
 
     @classmethod
@@ -103,7 +104,7 @@ class _Run:
         deltas: list[dict[str, Any]] = chunk.get("choices") or []
         if len(deltas) != 1 or not _says_text_alone(delta := deltas[0]):
             return None
-        return cls(delta.get("index", 0), payload[:start], _PADDING.sub(b"", payload[text.end() :]))
+        return cls(delta.get("index", 0), payload[:start], _PADDING.sub(b"", payload[text.end(1) :]))
 
     def take(self, payloads: Sequence[bytes], start: int) -> int:
         """Takes the payloads from there on that go on with it. Returns how many they are."""
@@ -140,7 +141,7 @@ class _Run:
         before, pieces = self._before, len(self._pieces)
         for payload in payloads:
             text = _STRING.match(payload, len(before)) if payload.startswith(before) else None
-            if text is None or _PADDING.sub(b"", payload[text.end() :]) != self._after:
+            if text is None or _PADDING.sub(b"", payload[text.end(1) :]) != self._after:
                 break
             self._pieces.append(text[1])
         return len(self._pieces) - pieces

@@ -62,6 +62,16 @@ def test_a_run_of_texts_adds_up_as_if_each_chunk_were_parsed(chunks, ascii_only)
     assert json.loads(in_a_run) == json.loads(one_by_one)
 
 
+def test_a_long_run_adds_up_around_what_interrupts_it():
+    said = [f'{number} \\ " ü' for number in range(300)]
+    chunks = [chunk({"content": each}) for each in said]
+    chunks[150:150] = [chunk({"content": "", "refusal": "no"}), chunk({"content": ""}, index=1)]
+    chunks += [chunk({}, finish="stop"), chunk({}, index=1, finish="stop")]
+    (first, second) = json.loads(assemble(written(chunks, (",", ":"), ascii_only=False), num_choices=2))["choices"]
+    assert first["message"] == {"role": "assistant", "content": "".join(said), "refusal": "no"}
+    assert second["message"]["content"] == ""
+
+
 def test_a_broken_text_within_a_run_is_no_answer():
     good, stop = chunk({"content": "one"}), chunk({}, finish="stop")
     first, second, last = written([good, good, stop], (",", ":"), ascii_only=True)
