@@ -5,6 +5,8 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
+from semcache.store.calls import Calls
+
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
@@ -24,7 +26,7 @@ class RedisLink:
         self.on_return: Callable[[], None] = lambda: None
         self._redis = _connect(url)
         self._scripts: dict[str, Any] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._calls = Calls()
         self._closed = False
         self.available = True
 
@@ -43,20 +45,15 @@ class RedisLink:
 
     async def run_on(self, script: str, keys: list[str], arguments: list[Any]) -> Any:
         """`run`, to its end: whoever is cancelled meanwhile must not tear a connection down."""
-        return await asyncio.shield(self.spawn(self.run(script, keys, arguments)))
+        return await self._calls.run(self.run(script, keys, arguments))
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
         """Runs to its end, whoever waits for it."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-        return task
+        return self._calls.spawn(work)
 
     async def aclose(self) -> None:
         self._closed = True
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._calls.stop()
         await self._redis.aclose()
 
     def _lose(self, error: BaseException) -> None:
@@ -75,11 +72,6 @@ class RedisLink:
             self.available = True
             log.info("Redis is back, limits are shared again")
             self.on_return()
-
-    def _done(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled():
-            task.exception()  # whoever waited has it; when nobody did any more, it is of no interest
 
 
 def _connect(url: str) -> "Redis":

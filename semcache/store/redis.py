@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from semcache.errors import StoreError
+from semcache.store.calls import Calls
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +31,7 @@ class RedisExactStore:
             raise StoreError(f"ttl_s must be above 0, not {ttl_s}")
         self.ttl_s = ttl_s
         self._redis = _connect(url, timeout_s)
+        self._calls = Calls()
         self._away = False
         self._rests_until = 0.0
 
@@ -67,14 +69,19 @@ class RedisExactStore:
         return await self._try(partial(self._redis.delete, *dead)) or 0 if dead else 0
 
     async def aclose(self) -> None:
+        await self._calls.wait()
         await self._redis.aclose()
 
     async def _try(self, call: Callable[[], Awaitable[Any]]) -> Any:
         """The call's result, or None while Redis is away."""
-        from redis.exceptions import RedisError
-
         if self._away and time.monotonic() < self._rests_until:
             return None
+        return await self._calls.run(self._noting(call))
+
+    async def _noting(self, call: Callable[[], Awaitable[Any]]) -> Any:
+        """The same, with its being away or back noted."""
+        from redis.exceptions import RedisError
+
         try:
             result = await call()
         except (RedisError, OSError) as error:

@@ -15,6 +15,7 @@ from semcache.errors import StoreError
 from semcache.store import redis as redis_store
 from semcache.store.redis import PREFIX, RedisExactStore
 from semcache.types import CacheOptions, Question, StoredAnswer
+from tests.support.redis_line import line_before
 
 pytestmark = pytest.mark.anyio
 
@@ -37,6 +38,36 @@ async def test_what_one_puts_another_gets(store: RedisExactStore, redis_url: str
     await other.delete(b"key")
     assert await store.get(b"key") is None
     await other.aclose()
+
+
+async def test_whoever_leaves_in_mid_call_tears_down_no_connection(redis_url: str) -> None:
+    async with line_before(redis_url) as line:
+        store = RedisExactStore(line.url, 60.0, timeout_s=5.0)
+        await store.put(b"first", b"1")
+        await store.put(b"second", b"2")
+        line.hold()
+        asking = asyncio.create_task(store.get(b"first"))
+        await line.has_asked.wait()
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        assert not line.is_open.is_set()  # it did not wait for the answer
+        line.is_open.set()
+        await store._calls.wait()
+        assert await store.get(b"second") == b"2"
+        assert (line.num_connections, store.available) == (1, True)
+        await store.aclose()
+
+
+async def test_a_value_on_its_way_arrives_though_nobody_waits(redis_url: str, store: RedisExactStore) -> None:
+    leaving = RedisExactStore(redis_url, 60.0, timeout_s=5.0)
+    putting = asyncio.create_task(leaving.put(b"key", b"value"))
+    await asyncio.sleep(0)
+    putting.cancel()
+    await asyncio.sleep(0)
+    await leaving.aclose()
+    assert putting.cancelled()
+    assert await store.get(b"key") == b"value"
 
 
 async def test_a_value_expires(redis_url: str) -> None:
