@@ -11,10 +11,8 @@ from tests.support.server import Gateway
 
 
 def test_a_restart_is_honest_about_what_ran(upstream: MisbehavingUpstream, tmp_path: Path) -> None:
-    config = tmp_path / "config.toml"
-    impatient = "[server]\nshutdown_grace_s = 1.0\n"
-    config.write_text(impatient + CONFIG.format(upstream=upstream.base_url))
-    with Gateway(config, tmp_path / "home") as gateway:
+    impatient = "[server]\nshutdown_grace_s = 1.0\n" + CONFIG.format(upstream=upstream.base_url)
+    with Gateway.over(impatient, tmp_path) as gateway:
         key = gateway.key("acme")
         with openai.OpenAI(base_url=gateway.base_url, api_key=key, max_retries=5) as client:
 

@@ -11,11 +11,9 @@ import re
 import ssl
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
-
-import pytest
+from typing import Any, Self
 
 Script = Callable[["Wire"], Awaitable[None]]
 HEAD_LIMIT = 2**25
@@ -99,6 +97,8 @@ class Wire:
 
 
 class MisbehavingUpstream:
+    """`with MisbehavingUpstream(scripts) as upstream:` answers until the block ends."""
+
     def __init__(self, scripts: dict[str, Script], ssl_context: ssl.SSLContext | None = None) -> None:
         self.received: list[Received] = []
         self.num_connections = 0  # ever accepted
@@ -123,6 +123,13 @@ class MisbehavingUpstream:
         """Teaches it one more, for as long as it lives: what other tests rely on is not replaced."""
         assert behaviour not in self._built_in, f"{behaviour} has its script; take another name"
         self._scripts[behaviour] = script
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     def start(self) -> None:
         self._thread.start()
@@ -208,13 +215,3 @@ async def _read_request(reader: asyncio.StreamReader) -> Received:
     headers = {name.strip().lower(): value.strip() for name, value in pairs}
     method, path, _ = first.split(" ")
     return Received(method, path, headers, await reader.readexactly(int(headers.get("content-length", 0))))
-
-
-@pytest.fixture
-def misbehaving_upstream() -> Iterator[MisbehavingUpstream]:
-    from tests.faults.misbehaviours import SCRIPTS
-
-    upstream = MisbehavingUpstream(SCRIPTS)
-    upstream.start()
-    yield upstream
-    upstream.stop()

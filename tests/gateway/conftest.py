@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from gateway.config import ProviderConfig
+from gateway.upstream.http_backend import HttpBackend
 from tests.faults.misbehaving import MisbehavingUpstream
 from tests.faults.misbehaviours import SCRIPTS
+from tests.support.attempts import House
 from tests.support.in_process import CONFIG, Gate, open_gate
 
 OpenGate = Callable[[str], Awaitable[Gate]]
@@ -49,10 +52,27 @@ def empty_books(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def _running_upstream() -> Iterator[MisbehavingUpstream]:
-    server = MisbehavingUpstream(SCRIPTS)
-    server.start()
-    yield server
-    server.stop()
+    with MisbehavingUpstream(SCRIPTS) as running:
+        yield running
+
+
+@pytest.fixture
+def own_upstream() -> Iterator[MisbehavingUpstream]:
+    """For tests that count connections, or break them."""
+    with MisbehavingUpstream(SCRIPTS) as running:
+        yield running
+
+
+@pytest.fixture
+async def house(
+    anyio_backend: Any, own_upstream: MisbehavingUpstream, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[House]:
+    """A provider of its own, with limits that a test can wait for."""
+    monkeypatch.setenv("MOCK_KEY", "sk-provider-secret")
+    limits = {"connect_timeout_s": 1.0, "first_token_timeout_s": 0.4, "idle_timeout_s": 0.3, "total_timeout_s": 3.0}
+    backend = HttpBackend(ProviderConfig(name="mock", base_url=own_upstream.base_url, api_key_env="MOCK_KEY", **limits))
+    yield House(own_upstream, backend)
+    await backend.aclose()
 
 
 @pytest.fixture

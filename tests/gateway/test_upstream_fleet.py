@@ -14,7 +14,7 @@ from gateway.upstream.errors import ConnectFailure
 from gateway.upstream.fleet import Balance, Fleet
 from gateway.upstream.load import DECAY_S, Load, PeakEwma
 from gateway.upstream.types import Outbound, Reply
-from tests.gateway.test_upstream_attempts import House, house, misbehaving_upstream  # noqa: F401
+from tests.support.attempts import House
 
 Check = Callable[[], Awaitable[None]]
 
@@ -175,7 +175,7 @@ async def test_a_free_check_stands_for_the_probe() -> None:
 
 
 @pytest.mark.anyio
-async def test_the_check_of_a_provider_generates_nothing(house: House) -> None:  # noqa: F811
+async def test_the_check_of_a_provider_generates_nothing(house: House) -> None:
     await house.backend.check()
     (request,) = house.upstream.received
     assert (request.method, request.path, request.raw) == ("GET", "/v1/models", b"")
@@ -185,7 +185,7 @@ async def test_the_check_of_a_provider_generates_nothing(house: House) -> None: 
 # Where a failed request goes.
 
 
-def spread(house: House, *behaviours: str, retries: int = 0) -> Fleet:  # noqa: F811
+def spread(house: House, *behaviours: str, retries: int = 0) -> Fleet:
     return Fleet(
         [
             Deployment("ours", house.backend, behaviour, Breaker(max_failures=3), retries, weight=1e9**-index)
@@ -195,7 +195,7 @@ def spread(house: House, *behaviours: str, retries: int = 0) -> Fleet:  # noqa: 
 
 
 @pytest.mark.anyio
-async def test_a_retry_goes_to_another_deployment_first_and_at_once(house: House) -> None:  # noqa: F811
+async def test_a_retry_goes_to_another_deployment_first_and_at_once(house: House) -> None:
     served = await house.ask(spread(house, "500", "ok", retries=3))
     assert [(each.upstream_model, each.status) for each in served.attempts] == [("500", "error"), ("ok", "ok")]
     assert {each.model for each in served.attempts} == {"ours"}
@@ -204,7 +204,7 @@ async def test_a_retry_goes_to_another_deployment_first_and_at_once(house: House
 
 
 @pytest.mark.anyio
-async def test_tries_of_several_deployments_do_not_multiply(house: House) -> None:  # noqa: F811
+async def test_tries_of_several_deployments_do_not_multiply(house: House) -> None:
     """Each once; then as many more of the last as make up max_retries."""
     for retries, num_sent in ((0, 2), (1, 2), (2, 3)):
         house.upstream.received.clear()
@@ -215,14 +215,14 @@ async def test_tries_of_several_deployments_do_not_multiply(house: House) -> Non
 
 
 @pytest.mark.anyio
-async def test_another_model_comes_after_all_deployments_of_the_first(house: House) -> None:  # noqa: F811
+async def test_another_model_comes_after_all_deployments_of_the_first(house: House) -> None:
     served = await house.ask(spread(house, "500", "reset"), house.deployment("ok"))
     assert [each.upstream_model for each in served.attempts] == ["500", "reset", "ok"]
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("behaviour", ["429", "429-date", "503-busy"])
-async def test_a_deployment_that_asked_for_rest_gets_it(house: House, behaviour: str) -> None:  # noqa: F811
+async def test_a_deployment_that_asked_for_rest_gets_it(house: House, behaviour: str) -> None:
     both = spread(house, behaviour, "ok", retries=1)
     for _ in range(5):
         assert (await house.ask(both)).reply.status == 200
@@ -231,13 +231,13 @@ async def test_a_deployment_that_asked_for_rest_gets_it(house: House, behaviour:
 
 
 @pytest.mark.anyio
-async def test_a_deployment_with_a_bad_key_does_not_take_the_others_along(house: House) -> None:  # noqa: F811
+async def test_a_deployment_with_a_bad_key_does_not_take_the_others_along(house: House) -> None:
     assert (await house.ask(spread(house, "401", "ok"))).reply.status == 200
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("behaviour", "stream"), [("ok", False), ("ok", True), ("500", False), ("silence", True)])
-async def test_calls_under_way_are_counted_and_timed(house: House, behaviour: str, stream: bool) -> None:  # noqa: F811
+async def test_calls_under_way_are_counted_and_timed(house: House, behaviour: str, stream: bool) -> None:
     only = house.deployment(behaviour)
     served: Any = None
     try:

@@ -20,7 +20,7 @@ from gateway.upstream.types import Outbound, Reply
 from gateway.wire.chat import parse_chat
 from gateway.wire.embeddings import parse_embedding
 from gateway.wire.sse import DONE
-from tests.faults.misbehaving import MisbehavingUpstream, Wire, misbehaving_upstream  # noqa: F401
+from tests.faults.misbehaving import MisbehavingUpstream, Wire
 from tests.faults.misbehaviours import TEXT
 
 KEY = "sk-provider-secret"
@@ -32,8 +32,8 @@ def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
 
 
 @pytest.fixture
-def upstream(misbehaving_upstream: MisbehavingUpstream) -> MisbehavingUpstream:  # noqa: F811
-    return misbehaving_upstream
+def upstream(own_upstream: MisbehavingUpstream) -> MisbehavingUpstream:
+    return own_upstream
 
 
 def provider_for(upstream: MisbehavingUpstream, **settings: Any) -> ProviderConfig:

@@ -17,7 +17,7 @@ from gateway.upstream import transport as transport_module
 from gateway.upstream.connection import HIGH_WATER, Connection
 from gateway.upstream.exchange import Exchange
 from gateway.upstream.transport import Transport, proxy_for, transport_for
-from tests.faults.misbehaving import MisbehavingUpstream, Wire, misbehaving_upstream  # noqa: F401
+from tests.faults.misbehaving import MisbehavingUpstream, Wire
 from tests.faults.misbehaviours import SCRIPTS, completion
 
 DATA = Path(__file__).parent / "data"
@@ -36,8 +36,8 @@ async def transport(anyio_backend: Any) -> AsyncIterator[Transport]:
 
 
 @pytest.fixture
-def upstream(misbehaving_upstream: MisbehavingUpstream) -> MisbehavingUpstream:  # noqa: F811
-    return misbehaving_upstream
+def upstream(own_upstream: MisbehavingUpstream) -> MisbehavingUpstream:
+    return own_upstream
 
 
 def request_for(upstream: MisbehavingUpstream, behaviour: str, method: str = "POST", **timeout: float) -> httpx.Request:

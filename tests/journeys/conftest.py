@@ -1,17 +1,18 @@
 """One gateway with the real models, and a misbehaving upstream behind it, for all journeys that only look."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import openai
 import pytest
 
 from tests.faults.anthropic_behaviours import CLAUDES
 from tests.faults.good_behaviour import GOOD
-from tests.faults.misbehaving import MisbehavingUpstream
+from tests.support.probes import EMBED, PROBE
+from tests.support.served import served
 from tests.support.server import Gateway
 
-CONFIG = """
+CONFIG = (
+    """
 baseline_model = "big"
 
 [embedding]
@@ -75,17 +76,6 @@ name = "broken"
 provider = "upstream"
 upstream_name = "500"
 
-[[model]]
-name = "probe/*"
-provider = "upstream"
-input_usd_per_mtok = 1.0
-output_usd_per_mtok = 2.0
-
-[[model]]
-name = "embed/*"
-provider = "upstream"
-kind = "embedding"
-
 [tier.small]
 models = ["smollm2"]
 tasks = ["chat"]
@@ -97,30 +87,11 @@ models = ["broken", "smollm2"]
 models = ["big", "smollm2"]
 tasks = ["code", "maths"]
 """
+    + PROBE
+    + EMBED
+)
 
-
-@pytest.fixture(scope="session")
-def upstream() -> Iterator[MisbehavingUpstream]:
-    server = MisbehavingUpstream(GOOD | CLAUDES)
-    server.start()
-    yield server
-    server.stop()
-
-
-@pytest.fixture(scope="session")
-def gateway(
-    upstream: MisbehavingUpstream, smollm2_path: Path, minilm_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Gateway]:
-    folder = tmp_path_factory.mktemp("gateway")
-    config = folder / "config.toml"
-    config.write_text(CONFIG.format(smollm2=smollm2_path, minilm=minilm_path, upstream=upstream.base_url))
-    with Gateway(config, folder / "home") as running:
-        yield running
-
-
-@pytest.fixture(scope="session")
-def key(gateway: Gateway) -> str:
-    return gateway.key("acme")
+upstream, gateway, key = served(CONFIG, GOOD | CLAUDES)
 
 
 @pytest.fixture(scope="session")

@@ -12,32 +12,9 @@ from typing import Any
 import pytest
 
 from tests.faults.misbehaving import MisbehavingUpstream
+from tests.support.in_process import CONFIG
 from tests.support.server import Gateway
 
-CONFIG = """
-baseline_model = "dear"
-[cache]
-semantic = false
-[[provider]]
-name = "upstream"
-base_url = "{upstream}"
-max_retries = 0
-[[model]]
-name = "dear"
-provider = "upstream"
-upstream_name = "ok"
-input_usd_per_mtok = 10.0
-output_usd_per_mtok = 20.0
-[[model]]
-name = "dead"
-provider = "upstream"
-upstream_name = "500"
-[[model]]
-name = "probe/*"
-provider = "upstream"
-input_usd_per_mtok = 1.0
-output_usd_per_mtok = 2.0
-"""
 TIERS = """
 [tier.small]
 models = ["dead", "dear"]
@@ -47,9 +24,7 @@ models = ["dead", "dear"]
 @pytest.fixture
 def proxy(upstream: MisbehavingUpstream, tmp_path: Path) -> Iterator[Gateway]:
     """A gateway that only forwards: no engine, no embedder."""
-    config = tmp_path / "config.toml"
-    config.write_text(CONFIG.format(upstream=upstream.base_url))
-    with Gateway(config, tmp_path / "home") as running:
+    with Gateway.over(CONFIG.format(upstream=upstream.base_url), tmp_path) as running:
         yield running
 
 

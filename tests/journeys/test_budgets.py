@@ -18,9 +18,11 @@ from gateway.app import HANDLERS
 from tests.conftest import RedisServer
 from tests.faults.misbehaving import MisbehavingUpstream, Wire
 from tests.faults.misbehaviours import completion
-from tests.support.server import Gateway
+from tests.support.probes import EMBED, PROBE
+from tests.support.server import Gateway, two_gateways
 
-CONFIG = """
+CONFIG = (
+    """
 [store]
 {store}
 [cache]
@@ -28,17 +30,10 @@ semantic = false
 [[provider]]
 name = "upstream"
 base_url = "{upstream}"
-[[model]]
-name = "probe/*"
-provider = "upstream"
-input_usd_per_mtok = 1.0
-output_usd_per_mtok = 2.0
-[[model]]
-name = "embed/*"
-provider = "upstream"
-kind = "embedding"
-input_usd_per_mtok = 1.0
 """
+    + PROBE
+    + EMBED
+)
 MESSAGE = [{"role": "user", "content": "Where is the harbour?"}]
 # Each route that takes a POST, with a request that would cost something; None where nothing is spent.
 ROUTES: dict[str, dict[str, Any] | None] = {
@@ -74,18 +69,14 @@ def pair(
     slow_upstream: MisbehavingUpstream, postgres_url: str, redis_server: RedisServer, tmp_path: Path
 ) -> Iterator[tuple[Gateway, Gateway]]:
     store = f'database_url = "{postgres_url}"\nredis_url = "{redis_server.url}"'
-    config = tmp_path / "config.toml"
-    config.write_text(CONFIG.format(store=store, upstream=slow_upstream.base_url))
-    with Gateway(config, tmp_path / "a") as first, Gateway(config, tmp_path / "b") as second:
-        yield first, second
+    with two_gateways(CONFIG.format(store=store, upstream=slow_upstream.base_url), tmp_path) as both:
+        yield both
 
 
 @pytest.fixture(scope="module")
 def alone(upstream: MisbehavingUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    folder = tmp_path_factory.mktemp("budgets")
-    config = folder / "config.toml"
-    config.write_text(CONFIG.format(store="", upstream=upstream.base_url))
-    with Gateway(config, folder / "home") as gateway:
+    config = CONFIG.format(store="", upstream=upstream.base_url)
+    with Gateway.over(config, tmp_path_factory.mktemp("budgets")) as gateway:
         yield gateway
 
 

@@ -114,7 +114,6 @@ def passing(upstream: MisbehavingUpstream, tmp_path_factory: pytest.TempPathFact
 
     for name, script in (("voice", voice), ("cut", cut), ("moderator", moderate), ("hearing", hear)):
         upstream.on(name, script)
-    folder = tmp_path_factory.mktemp("passing")
     models = "".join(
         f'[[model]]\nname = "{name}"\nprovider = "upstream"\nkind = "{kind}"\n'
         for name, kind in (
@@ -125,8 +124,8 @@ def passing(upstream: MisbehavingUpstream, tmp_path_factory: pytest.TempPathFact
         )
     )
     provider = f'[[provider]]\nname = "upstream"\nbase_url = "{upstream.base_url}"\nmax_retries = 0\n'
-    (folder / "config.toml").write_text(f"[cache]\nsemantic = false\n{provider}{models}")
-    with Gateway(folder / "config.toml", folder / "home") as running:
+    config = f"[cache]\nsemantic = false\n{provider}{models}"
+    with Gateway.over(config, tmp_path_factory.mktemp("passing")) as running:
         yield running
 
 

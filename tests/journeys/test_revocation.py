@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from tests.faults.misbehaving import MisbehavingUpstream
-from tests.support.server import Gateway
+from tests.support.probes import PROBE
+from tests.support.server import Gateway, two_gateways
 
 ADMIN_KEY = "k" * 40
-CONFIG = """
+CONFIG = (
+    """
 [server]
 trusted_proxies = ["127.0.0.0/8"]
 [store]
@@ -22,10 +24,9 @@ semantic = false
 [[provider]]
 name = "upstream"
 base_url = "{upstream}"
-[[model]]
-name = "probe/*"
-provider = "upstream"
 """
+    + PROBE
+)
 SOON_S = 5.0  # the promise is one second; the machine that tests may be busy
 BODY = {"model": "probe/ok", "messages": [{"role": "user", "content": "Hello"}]}
 
@@ -34,12 +35,9 @@ BODY = {"model": "probe/ok", "messages": [{"role": "user", "content": "Hello"}]}
 def pair(
     upstream: MisbehavingUpstream, _shared_postgres, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Gateway, Gateway]]:
-    folder = tmp_path_factory.mktemp("pair")
-    config = folder / "config.toml"
-    config.write_text(CONFIG.format(database=_shared_postgres.new_database(), upstream=upstream.base_url))
-    env = {"TOLLHOUSE_ADMIN_KEY": ADMIN_KEY}
-    with Gateway(config, folder / "a", env=env) as first, Gateway(config, folder / "b", env=env) as second:
-        yield first, second
+    config = CONFIG.format(database=_shared_postgres.new_database(), upstream=upstream.base_url)
+    with two_gateways(config, tmp_path_factory.mktemp("pair"), TOLLHOUSE_ADMIN_KEY=ADMIN_KEY) as both:
+        yield both
 
 
 def status(gateway: Gateway, key: str, **headers: str) -> int:

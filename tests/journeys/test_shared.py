@@ -14,9 +14,11 @@ import pytest
 
 from tests.conftest import RedisServer
 from tests.faults.misbehaving import MisbehavingUpstream
-from tests.support.server import Gateway
+from tests.support.probes import PROBE
+from tests.support.server import Gateway, two_gateways
 
-CONFIG = """
+CONFIG = (
+    """
 [store]
 database_url = "{database}"
 redis_url = "{redis}"
@@ -25,22 +27,18 @@ semantic = false
 [[provider]]
 name = "upstream"
 base_url = "{upstream}"
-[[model]]
-name = "probe/*"
-provider = "upstream"
-input_usd_per_mtok = 1.0
-output_usd_per_mtok = 2.0
 """
+    + PROBE
+)
 
 
 @pytest.fixture
 def pair(
     upstream: MisbehavingUpstream, postgres_url: str, redis_server: RedisServer, tmp_path: Path
 ) -> Iterator[tuple[Gateway, Gateway]]:
-    config = tmp_path / "config.toml"
-    config.write_text(CONFIG.format(database=postgres_url, redis=redis_server.url, upstream=upstream.base_url))
-    with Gateway(config, tmp_path / "a") as first, Gateway(config, tmp_path / "b") as second:
-        yield first, second
+    config = CONFIG.format(database=postgres_url, redis=redis_server.url, upstream=upstream.base_url)
+    with two_gateways(config, tmp_path) as both:
+        yield both
 
 
 def body(text: str, **fields: Any) -> dict[str, Any]:

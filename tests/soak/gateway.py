@@ -111,9 +111,7 @@ def verdict(gateway: Gateway, samples: list[float], num_answered: int) -> list[s
 
 async def soak(minutes: float) -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
-        config = Path(folder) / "config.toml"
-        config.write_text(CONFIG)
-        with Gateway(config, Path(folder) / "home") as gateway:
+        with Gateway.over(CONFIG, Path(folder)) as gateway:
             key = gateway.key("soak")
             await asyncio.sleep(1.0)
             until, counts, samples = time.monotonic() + minutes * 60, dict[int, int](), list[float]()

@@ -11,9 +11,11 @@ import aiohttp
 
 from tests.faults.misbehaving import MisbehavingUpstream, Script, Wire
 from tests.faults.misbehaviours import STOP, TOKEN, chunk, completion, error
+from tests.support.probes import PROBE
 from tests.support.server import Gateway
 
-CONFIG = """
+CONFIG = (
+    """
 [cache]
 enabled = false
 [store]
@@ -22,12 +24,9 @@ database_url = "{database}"
 name = "upstream"
 base_url = "{upstream}"
 max_retries = 1
-[[model]]
-name = "probe/*"
-provider = "upstream"
-input_usd_per_mtok = 1.0
-output_usd_per_mtok = 2.0
 """
+    + PROBE
+)
 PIECE_S = 0.02  # between two pieces of a stream
 BEHAVIOURS = ("counted", "counted", "counted", "shy", "breaks", "fails")
 
@@ -176,8 +175,5 @@ class Crowd:
 @contextlib.asynccontextmanager
 async def counting_upstream() -> Any:
     upstream = CountingUpstream()
-    upstream.server.start()
-    try:
+    with upstream.server:
         yield upstream
-    finally:
-        upstream.server.stop()

@@ -25,8 +25,10 @@ from gateway.wire.chat import parse_chat
 from gateway.wire.dialect import Dialect, PlainDialect
 from gateway.wire.inference import Inference
 from tests.faults.misbehaving import MisbehavingUpstream
+from tests.support.probes import EMBED, PROBE
 
-CONFIG = """
+CONFIG = (
+    """
 baseline_model = "dear"
 [cache]
 semantic = false
@@ -60,11 +62,6 @@ name = "dead"
 provider = "upstream"
 upstream_name = "500"
 [[model]]
-name = "probe/*"
-provider = "upstream"
-input_usd_per_mtok = 1.0
-output_usd_per_mtok = 2.0
-[[model]]
 name = "hasty/*"
 provider = "hasty"
 input_usd_per_mtok = 1.0
@@ -76,12 +73,10 @@ input_usd_per_mtok = 1.0
 [[model]]
 name = "locked/*"
 provider = "keyless"
-[[model]]
-name = "embed/*"
-provider = "upstream"
-kind = "embedding"
-input_usd_per_mtok = 1.0
 """
+    + PROBE
+    + EMBED
+)
 
 
 class Line:

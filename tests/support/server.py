@@ -1,5 +1,6 @@
 """A real gateway in its own process, as a user starts it: `tollhouse serve` over a config and a state folder."""
 
+import contextlib
 import json
 import os
 import socket
@@ -8,9 +9,10 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 START_S = 90.0
 
@@ -30,6 +32,13 @@ class Gateway:
     env: dict[str, str] = field(default_factory=dict)
     port: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
+
+    @classmethod
+    def over(cls, config_text: str, folder: Path, **env: str) -> Self:
+        """Its config and its state lie in this folder."""
+        config = folder / "config.toml"
+        config.write_text(config_text)
+        return cls(config, folder / "home", env)
 
     @property
     def url(self) -> str:
@@ -125,6 +134,15 @@ class Gateway:
     def get(self, path: str, key: str | None = None) -> tuple[int, dict[str, str], bytes]:
         headers = {"authorization": f"Bearer {key}"} if key else {}
         return _fetch(urllib.request.Request(f"{self.url}{path}", headers=headers))
+
+
+@contextlib.contextmanager
+def two_gateways(config_text: str, folder: Path, **env: str) -> Iterator[tuple[Gateway, Gateway]]:
+    """Two replicas of one config, each with a state of its own."""
+    config = folder / "config.toml"
+    config.write_text(config_text)
+    with Gateway(config, folder / "a", env) as first, Gateway(config, folder / "b", env) as second:
+        yield first, second
 
 
 def _fetch(request: urllib.request.Request) -> tuple[int, dict[str, str], bytes]:

@@ -36,11 +36,8 @@ CHECKS: Any = (
 @pytest.fixture(scope="module")
 def gateway(_running_upstream: MisbehavingUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     """A server of its own: what is made up may do harm."""
-    folder = tmp_path_factory.mktemp("schemathesis")
-    config = folder / "config.toml"
-    text = CONFIG.format(database="", upstream=_running_upstream.base_url)
-    config.write_text(text.partition("[tier.cheap]")[0])
-    with Gateway(config, folder / "home", env={"TOLLHOUSE_ADMIN_KEY": ADMIN_KEY}) as running:
+    config = CONFIG.format(database="", upstream=_running_upstream.base_url).partition("[tier.cheap]")[0]
+    with Gateway.over(config, tmp_path_factory.mktemp("schemathesis"), TOLLHOUSE_ADMIN_KEY=ADMIN_KEY) as running:
         yield running
 
 

@@ -53,15 +53,12 @@ async def echo(wire: Wire) -> None:
 @pytest.fixture(scope="session")
 async def site(anyio_backend: str, minilm_path: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     folder = tmp_path_factory.mktemp("apart")
-    upstream = MisbehavingUpstream({"ok": echo, "echo": echo})
-    upstream.start()
     config = folder / "config.toml"
-    config.write_text(CONFIG.format(minilm=minilm_path, upstream=upstream.base_url))
-    with pytest.MonkeyPatch.context() as patched:
+    with MisbehavingUpstream({"ok": echo, "echo": echo}) as upstream, pytest.MonkeyPatch.context() as patched:
+        config.write_text(CONFIG.format(minilm=minilm_path, upstream=upstream.base_url))
         patched.setenv("TOLLHOUSE_HOME", str(folder))
         app: Any = create_app(config)
         async with app.lifespan():
             transport = httpx.ASGITransport(app)
             async with httpx.AsyncClient(transport=transport, base_url="http://gateway", timeout=60) as client:
                 yield Site(app.state.house, client, upstream)
-    upstream.stop()

@@ -14,7 +14,6 @@ from contextlib import suppress
 import pytest
 
 from tests.faults.misbehaving import MisbehavingUpstream
-from tests.faults.misbehaviours import SCRIPTS
 from tests.support.in_process import CONFIG, chat
 from tests.support.server import Gateway
 
@@ -26,17 +25,13 @@ LIVE = b"GET /health/live HTTP/1.1\r\nHost: x\r\n"
 
 
 @pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    folder = tmp_path_factory.mktemp("raw")
-    upstream = MisbehavingUpstream(SCRIPTS)
-    upstream.start()
+def gateway(_running_upstream: MisbehavingUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     server = f"[server]\nslow_client_timeout_s = {PATIENCE_S}\nmax_body_mb = 0.1\n[cache]"
-    (folder / "config.toml").write_text(CONFIG.replace("{upstream}", upstream.base_url).replace("[cache]", server, 1))
-    with Gateway(folder / "config.toml", folder / "home") as running:
+    config = CONFIG.replace("{upstream}", _running_upstream.base_url).replace("[cache]", server, 1)
+    with Gateway.over(config, tmp_path_factory.mktemp("raw")) as running:
         yield running
         assert "Traceback" not in running.log
         assert "panicked" not in running.log
-    upstream.stop()
 
 
 @pytest.fixture(scope="module")
@@ -48,12 +43,13 @@ def say(gateway: Gateway, data: bytes, patience_s: float = LATEST_S) -> bytes:
     """All that comes back until the server closes the line; we hang up after a silence of `patience_s`."""
     with socket.create_connection(("127.0.0.1", gateway.port), timeout=patience_s) as line:
         heard = b""
-        try:
+        with suppress(ConnectionResetError, BrokenPipeError):  # it had heard enough, and may have said why
             line.sendall(data)
+        try:
             while piece := line.recv(65_536):
                 heard += piece
-        except (ConnectionResetError, BrokenPipeError):
-            pass  # it had heard enough
+        except ConnectionResetError:
+            pass
         except TimeoutError:
             assert patience_s < LATEST_S, "the server keeps a line open for ever"
         return heard

@@ -97,21 +97,17 @@ class Everything:
 
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> tuple[Everything, list[str]]:
-    folder = tmp_path_factory.mktemp("secrets")
     tales = {f"tell-{s[:3]}": telltale(s) for s in ("400 Bad", "401 No", "403 No", "404 No", "429 Wait", "500 Broken")}
     scripts = tales | {"garbage": garbage, "half": half_a_stream, "late": a_late_error, "ok": SCRIPTS["ok"]}
-    upstream = MisbehavingUpstream(scripts)
-    upstream.start()
-    config = folder / "config.toml"
     models = "".join(MODEL.format(name=name) for name in scripts)  # each with a breaker of its own
-    config.write_text(CONFIG.format(upstream=upstream.base_url, header=HEADER_SECRET) + models)
     secrets = {"TOLLHOUSE_ADMIN_KEY": ADMIN_KEY, "UPSTREAM_KEY": PROVIDER_KEY, "HOOK_SECRET": WEBHOOK_SECRET}
-    with Gateway(config, folder / "home", secrets) as gateway:
-        seen = Everything(gateway)
-        key = gateway.key("acme")
-        _fail_in_every_way(seen, key, [*scripts])
-        _administer(seen, key)
-    upstream.stop()
+    with MisbehavingUpstream(scripts) as upstream:
+        config = CONFIG.format(upstream=upstream.base_url, header=HEADER_SECRET) + models
+        with Gateway.over(config, tmp_path_factory.mktemp("secrets"), **secrets) as gateway:
+            seen = Everything(gateway)
+            key = gateway.key("acme")
+            _fail_in_every_way(seen, key, [*scripts])
+            _administer(seen, key)
     return seen, [key, ADMIN_KEY, PROVIDER_KEY, HEADER_SECRET, WEBHOOK_SECRET, STRANGERS_KEY]
 
 
