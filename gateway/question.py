@@ -88,10 +88,11 @@ def ask(inference: Inference, *, owner: tuple[str, ...], behind: Any, bounds: An
     `bounds` what narrows `auto` (a tier asked for, a key's scope).
     """
     told = inference.native or inference  # what the client wrote, not its translation: that may say less
+    fields = told.fields
     shaping = {
-        name: msgspec.json.decode(value)
-        for name, value in told.fields.items()
-        if name not in NEUTRAL_FIELDS and bytes(value) not in DEFAULTS.get(name, ())
+        name: msgspec.json.decode(fields[name])
+        for name in fields.keys() - NEUTRAL_FIELDS
+        if bytes(fields[name]) not in DEFAULTS.get(name, ())
     }
     if inference.native is not None:
         shaping["headers"] = inference.native.headers

@@ -57,20 +57,34 @@ class _ChatFields(CommonFields, kw_only=True):
 
 
 _decoder = msgspec.json.Decoder(_ChatFields)
+_HARMLESS = frozenset(  # a value of the right type is all that is asked of these, and most requests have no others
+    (
+        "model",
+        "messages",
+        "stream",
+        "temperature",
+        "top_p",
+        "max_tokens",
+        "max_completion_tokens",
+        "frequency_penalty",
+        "presence_penalty",
+        "seed",
+        "user",
+    )
+)
+_NOTHING_MORE: tuple[tuple[str, ...], bool, frozenset[str]] = ((), False, frozenset())
 
 
 def parse_chat(raw: bytes) -> Inference:
     """Raises InvalidRequestError, with `param` naming the field at fault."""
     fields, body = decode_body(raw, _decoder)
     check_model(body.model)
-    check_logit_bias(body.logit_bias)
-    stop = check_stop(body.stop)
-    include_usage = check_stream_options(body.stream, body.stream_options)
-    needs = _needs(body)
+    plain = fields.keys() <= _HARMLESS
+    stop, include_usage, needs = _NOTHING_MORE if plain else _check_together(body)
     for index, message in enumerate(body.messages):
         # The plain case first: a string, and nothing else to look at.
         if type(message.content) is not str or message.role in ("assistant", "tool", "function"):
-            _check_message(message, f"messages[{index}]", needs)
+            needs |= _check_message(message, f"messages[{index}]")
     return Inference(
         endpoint="chat.completions",
         raw=raw,
@@ -89,11 +103,17 @@ def parse_chat(raw: bytes) -> Inference:
         ignore_eos=bool(body.ignore_eos),
         user=body.user,
         tools=body.tools,
-        needs=frozenset(needs),
+        needs=needs,
     )
 
 
-def _needs(body: _ChatFields) -> set[str]:
+def _check_together(body: _ChatFields) -> tuple[tuple[str, ...], bool, frozenset[str]]:
+    """What types can't say of the fields. Returns stop sequences, whether usage is wanted, and needed capabilities."""
+    check_logit_bias(body.logit_bias)
+    return check_stop(body.stop), check_stream_options(body.stream, body.stream_options), _needs(body)
+
+
+def _needs(body: _ChatFields) -> frozenset[str]:
     """The capabilities that the fields beside the messages ask for."""
     needs: set[str] = set()
     if body.tools or body.functions:
@@ -109,7 +129,7 @@ def _needs(body: _ChatFields) -> set[str]:
         needs.add("logprobs")
     if body.audio is not None or (body.modalities and "audio" in body.modalities):
         needs.add("audio")
-    return needs
+    return frozenset(needs)
 
 
 def _check_company(body: _ChatFields) -> None:
@@ -140,7 +160,9 @@ def _check_response_format(response_format: _ResponseFormat) -> None:
         member(response_format.json_schema, "name", str, "response_format.json_schema")
 
 
-def _check_message(message: Message, where: str, needs: set[str]) -> None:
+def _check_message(message: Message, where: str) -> set[str]:
+    """Returns the capabilities that it needs."""
+    needs: set[str] = set()
     calls = message.tool_calls
     if calls is not None or message.function_call is not None or message.role in ("tool", "function"):
         needs.add("tools")
@@ -154,7 +176,8 @@ def _check_message(message: Message, where: str, needs: set[str]) -> None:
         if message.role not in ("assistant", "function"):
             raise invalid(f"{where}.content", "expected a string or an array of parts, got null")
     elif isinstance(message.content, list):
-        _check_parts(message.content, f"{where}.content", needs)
+        needs |= _check_parts(message.content, f"{where}.content")
+    return needs
 
 
 def _check_tool_call(call: dict[str, Any], where: str) -> None:
@@ -166,7 +189,8 @@ def _check_tool_call(call: dict[str, Any], where: str) -> None:
         member(function, "arguments", str, f"{where}.function")
 
 
-def _check_parts(parts: list[dict[str, Any]], where: str, needs: set[str]) -> None:
+def _check_parts(parts: list[dict[str, Any]], where: str) -> set[str]:
+    needs: set[str] = set()
     if not parts:
         raise invalid(where, "expected at least one part")
     for index, part in enumerate(parts):
@@ -179,3 +203,4 @@ def _check_parts(parts: list[dict[str, Any]], where: str, needs: set[str]) -> No
             member(payload, "url", str, f"{where}[{index}].image_url")
         if capability:
             needs.add(capability)
+    return needs

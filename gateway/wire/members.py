@@ -67,8 +67,9 @@ def repeated_key(raw: bytes, fields: Mapping[str, msgspec.Raw]) -> str | None:
 
 def _is_written_plainly(raw: bytes, fields: Mapping[str, msgspec.Raw]) -> bool:
     """Whether these members and nothing else make up `raw`, without spaces or with those that Python's json puts."""
-    comma, member = (b", ", b'"%b": %b') if b'": ' in raw[:64] else (b",", b'"%b":%b')
-    return raw == b"{%b}" % comma.join([member % (name.encode(), value) for name, value in fields.items()])
+    if b'": ' not in raw[:64]:
+        return raw == msgspec.json.encode(fields)
+    return raw == b"{%b}" % b", ".join([b'"%b": %b' % (name.encode(), value) for name, value in fields.items()])
 
 
 def replace(raw: bytes, changes: list[tuple[int, int, bytes]]) -> bytes:
