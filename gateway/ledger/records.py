@@ -41,6 +41,10 @@ class DecisionRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     embedding: bytes | None = None
     text: str | None = None  # only under capture = "text"
 
+    @property
+    def signals_text(self) -> str:
+        return self.signals.decode("utf-8", "replace")
+
 
 class RequestRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     id: str

@@ -1,50 +1,86 @@
-"""Many rows into one table at once, as plain tuples: what SQLAlchemy does for each row costs more than the row."""
+"""Many records into one table at once, column by column: what Python does for each row costs more than the row.
 
-from collections.abc import Callable, Sequence
-from operator import itemgetter
+Written are the values that SQLAlchemy's types would have written.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import Dialect, Table
-from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Boolean, Dialect, Double, Table, Text
 from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.types import TypeEngine
 
-Values = dict[str, Any]
+from gateway.store.insert import insert_into
+from gateway.store.tables import UtcDateTime
+
+Values = Sequence[Any]  # of one column
+Row = tuple[Any, ...]
+
+_PLAIN_REALS = {float, type(None)}
 
 
 class NewRows:
-    """Inserts into `table`, for rows with these columns; one whose key is there already is left as it is."""
+    """How records become rows of `table`; one whose key is there already is left as it is.
 
-    def __init__(self, table: Table, names: tuple[str, ...], dialect: Dialect) -> None:
-        insert = postgresql.insert if dialect.name == "postgresql" else sqlite.insert
-        compiled = insert(table).on_conflict_do_nothing().compile(dialect=dialect, column_keys=list(names))
+    A column takes the record's field of its own name, or the one that `paths` names. Times are seconds since the epoch.
+    """
+
+    def __init__(self, table: Table, dialect: Dialect, paths: Mapping[str, str]) -> None:
+        compiled = insert_into(table, dialect).on_conflict_do_nothing().compile(dialect=dialect)
         assert isinstance(compiled, SQLCompiler)
         assert compiled.positiontup is not None, "both drivers number their parameters"
-        self._sql = str(compiled)
-        self._in_order = itemgetter(*compiled.positiontup)
-        self._to_driver: dict[str, Callable[[Any], Any]] = {
-            name: convert
-            for name in names
-            if (convert := table.c[name].type.dialect_impl(dialect).bind_processor(dialect)) is not None
-        }
+        names = compiled.positiontup
+        self.sql = str(compiled)
+        self._fields = attrgetter(*(paths.get(name, name) for name in names))
+        kinds = [table.c[name].type for name in names]
+        self._converters = [(index, found) for index, kind in enumerate(kinds) if (found := _to_driver(kind, dialect))]
 
-    async def insert(self, connection: AsyncConnection, rows: Sequence[Values]) -> None:
-        """The rows are changed: their values become the driver's."""
-        for row in rows:
-            for name, convert in self._to_driver.items():
-                row[name] = convert(row[name])
-        await connection.exec_driver_sql(self._sql, [self._in_order(row) for row in rows])
+    def rows(self, records: Sequence[object]) -> list[Row]:
+        """As the driver takes them. Raises ValueError, OverflowError or OSError for a time that no calendar has."""
+        columns: list[Values] = list(zip(*map(self._fields, records), strict=True))
+        for index, convert in self._converters:
+            columns[index] = convert(columns[index])
+        return list(zip(*columns, strict=True))
 
 
-_known: dict[tuple[Table, tuple[str, ...], str], NewRows] = {}
+def _to_driver(kind: TypeEngine[Any], dialect: Dialect) -> Callable[[Values], Values] | None:
+    if isinstance(kind, UtcDateTime):
+        return _times if dialect.name == "postgresql" else _written_times
+    if isinstance(kind, Text):
+        return _without_nul
+    if isinstance(kind, Double):
+        return _reals
+    return _numbers if isinstance(kind, Boolean) and dialect.name == "sqlite" else None
 
 
-async def insert_new(connection: AsyncConnection, table: Table, rows: Sequence[Values]) -> None:
-    """All rows have the same columns. None at all is fine."""
-    if not rows:
-        return
-    names, dialect = tuple(rows[0]), connection.dialect
-    key = (table, names, dialect.name)
-    if key not in _known:
-        _known[key] = NewRows(table, names, dialect)
-    await _known[key].insert(connection, rows)
+_at = partial(datetime.fromtimestamp, tz=UTC)
+
+
+def _times(values: Values) -> Values:
+    return [*map(_at, values)]
+
+
+def _written_times(values: Values) -> Values:
+    """SQLite has no type for them: as SQLAlchemy writes them, in UTC without saying so."""
+    return [at.isoformat(" ", "microseconds")[:26] for at in map(_at, values)]
+
+
+def _without_nul(values: Values) -> Values:
+    """PostgreSQL stores no NUL; clients may send one (in `user`, say), and their money must be booked all the same."""
+    if "\0" not in "".join(filter(None, values)):
+        return values
+    return [value and value.replace("\0", "\ufffd") for value in values]
+
+
+def _reals(values: Values) -> Values:
+    """A driver takes no number of numpy's."""
+    if {*map(type, values)} <= _PLAIN_REALS:
+        return values
+    return [None if value is None else float(value) for value in values]
+
+
+def _numbers(values: Values) -> Values:
+    return [*map(int, values)]

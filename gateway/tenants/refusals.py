@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from gateway.errors import OverloadedError, RateLimitError
 from gateway.money import dollars
-from gateway.tenants.tally import Balance, Standing, Tally
+from gateway.tenants.tally import WINDOW_S, Balance, Standing, Tally
 from gateway.tenants.terms import Terms
 from gateway.tenants.types import Budget
 
@@ -83,10 +83,12 @@ def rate_headers(standings: Iterable[Standing]) -> HeaderPairs:
     found: HeaderPairs = []
     for each in standings:
         limit, remaining, reset = _NAMES[each.what]
-        left = math.floor(each.remaining)
-        found.append((limit, b"%d" % each.quota.amount))
-        found.append((remaining, b"%d" % left if left > 0 else b"0"))
-        found.append((reset, _duration(each.reset_s).encode()))
+        amount, left = each.quota.amount, each.remaining
+        found += (
+            (limit, b"%d" % amount),
+            (remaining, b"%d" % (left if left > 0 else 0)),
+            (reset, _duration((amount - left) * WINDOW_S / amount).encode()),
+        )
     return found
 
 
