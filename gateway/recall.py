@@ -15,7 +15,7 @@ from gateway.ledger.records import RequestRecord
 from gateway.passage import Passage
 from gateway.question import ask, why_not_cacheable
 from gateway.wire.completeness import is_complete
-from semcache.types import Lookup, StoredAnswer
+from semcache.types import Lookup, Question, StoredAnswer
 
 log = logging.getLogger("tollhouse.cache")
 
@@ -33,29 +33,39 @@ async def look_up(passage: Passage, house: House, snapshot: Snapshot, *, embed: 
 
     Raises NotCached where only a cached answer was wanted.
     """
-    passage.lookup = await _look_up(passage, house, snapshot, embed)
-    passage.embedding = passage.lookup.embedding
-    if passage.lookup.answer is None and passage.directives.only_if_cached:
+    reason = _why_not_asked(passage, snapshot)
+    if reason is not None:
+        passage.lookup = Lookup(outcome="bypass", reason=reason)
+    else:
+        passage.question = _question(passage, snapshot)
+        read = not passage.directives.no_cache
+        passage.lookup = _if_fresh(passage, await house.cache.lookup(passage.question, read=read, embed=embed))
+        passage.embedding = passage.lookup.embedding
+    if passage.directives.only_if_cached and passage.lookup.answer is None:
         raise NotCached("nothing in the cache answers this request, and it asked for cached answers only")
 
 
-async def _look_up(passage: Passage, house: House, snapshot: Snapshot, embed: bool) -> Lookup:
-    config, directives, inference = snapshot.config.cache, passage.directives, passage.inference
+def _why_not_asked(passage: Passage, snapshot: Snapshot) -> str | None:
+    config = snapshot.config.cache
     if not config.enabled:
-        return Lookup(outcome="bypass", reason="disabled")
-    if directives.no_store:
-        return Lookup(outcome="bypass", reason="no-store")
-    if reason := why_not_cacheable(inference, config.max_temperature):
-        return Lookup(outcome="bypass", reason=reason)
+        return "disabled"
+    if passage.directives.no_store:
+        return "no-store"
+    return why_not_cacheable(passage.inference, config.max_temperature)
+
+
+def _question(passage: Passage, snapshot: Snapshot) -> Question:
+    inference = passage.inference
     owner = (passage.principal.tenant.id, passage.namespace or "")
-    behind = snapshot.catalog.behind(inference.model)
-    passage.question = ask(inference, owner=owner, behind=behind, bounds=_bounds(passage))
-    lookup = await house.cache.lookup(passage.question, read=not directives.no_cache, embed=embed)
-    if lookup.answer is not None and directives.max_age_s is not None:
-        age_s = time.time() - lookup.answer.created_at
-        if age_s > directives.max_age_s:
-            return replace(lookup, outcome="miss", reason="max-age", answer=None)
-    return lookup
+    return ask(inference, owner=owner, behind=snapshot.catalog.behind(inference.model), bounds=_bounds(passage))
+
+
+def _if_fresh(passage: Passage, lookup: Lookup) -> Lookup:
+    """A miss where the client wants nothing so old."""
+    max_age_s = passage.directives.max_age_s
+    if lookup.answer is None or max_age_s is None or time.time() - lookup.answer.created_at <= max_age_s:
+        return lookup
+    return replace(lookup, outcome="miss", reason="max-age", answer=None)
 
 
 def _bounds(passage: Passage) -> Any:
