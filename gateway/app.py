@@ -34,6 +34,7 @@ from gateway.api.responses import (
 from gateway.api.tokens import detokenize_tokens, tokenize_text
 from gateway.batches.worker import Worker
 from gateway.build import apply, open_house
+from gateway.front import Application
 from gateway.heartbeat import Heartbeat
 from gateway.pipeline import Pipeline
 from gateway.reload import ConfigWatcher
@@ -78,12 +79,12 @@ HANDLERS = [
 ]
 
 
-def create_app(config_path: Path | None = None) -> Litestar:
+def create_app(config_path: Path | None = None) -> Application:
     """The ASGI application. Without a path, TOLLHOUSE_CONFIG or ./config.toml is read. Raises ConfigError."""
     path = config_path or Path(os.environ.get("TOLLHOUSE_CONFIG", "config.toml"))
     config = configuration.load(path)
     configure_logging()
-    return Litestar(
+    return Application(
         route_handlers=[*HANDLERS, *admin_handlers()],
         lifespan=[_lifespan(path, config)],
         exception_handlers={Exception: to_api_shape},

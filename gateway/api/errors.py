@@ -4,9 +4,12 @@ import logging
 import re
 from typing import Any
 
+import msgspec
 from litestar import Request, Response
 from litestar.exceptions import HTTPException
 
+from gateway.answer import Answer, encode_headers
+from gateway.api.incoming import Headers
 from gateway.errors import (
     ApiError,
     InternalError,
@@ -30,25 +33,35 @@ _NAMED_FIELD = re.compile("field `([^`]*)`")
 log = logging.getLogger("tollhouse.api")
 
 
-def to_api_shape(request: Request[Any, Any, Any], error: Exception) -> Response[dict[str, Any]]:
-    """Anthropic's for its clients, OpenAI's for everybody else."""
-    told = error if isinstance(error, ApiError) else _translate(request, error)
-    house = request.app.state.get("house")
-    path = request.url.path
-    headers = turn_away(told, str(request.method), path, house.metrics if house is not None else None)
-    body: dict[str, Any] = told.body()
-    if is_anthropics(request):
-        id = headers["x-request-id"]
-        body, headers = error_body(told, id), headers | {REQUEST_ID: id}
+def to_api_shape(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    """For Litestar, which wants a response of its own."""
+    told, headers, body = _tell(request.scope, error)
     return Response(body, status_code=told.status, headers=headers, media_type="application/json")
 
 
-def is_anthropics(request: Request[Any, Any, Any]) -> bool:
+def refused(scope: Any, error: Exception) -> Answer:
+    """For handlers that Litestar's router does not know of."""
+    told, headers, body = _tell(scope, error)
+    return Answer(body, status=told.status, headers=encode_headers(headers.items()))
+
+
+def _tell(scope: Any, error: Exception) -> tuple[ApiError, dict[str, str], bytes]:
+    """The error, its headers and its body: Anthropic's for its clients, OpenAI's for everybody else."""
+    told = error if isinstance(error, ApiError) else _translate(scope, error)
+    house = scope["litestar_app"].state.get("house")
+    headers = turn_away(told, scope["method"], scope["path"], house.metrics if house is not None else None)
+    if not is_anthropics(scope):
+        return told, headers, told.encode()
+    id = headers["x-request-id"]
+    return told, headers | {REQUEST_ID: id}, msgspec.json.encode(error_body(told, id))
+
+
+def is_anthropics(scope: Any) -> bool:
     """Whether a client of Anthropic's asks. Both APIs have models, below the same path; there the header tells."""
-    path = request.url.path
+    path = scope["path"]
     if path == "/v1/models" or path.startswith("/v1/models/"):
-        return "anthropic-version" in request.headers
-    return path == "/v1/messages" or path.startswith("/v1/messages/")
+        return Headers(scope)("anthropic-version") is not None
+    return bool(path == "/v1/messages" or path.startswith("/v1/messages/"))
 
 
 def turn_away(error: ApiError, method: str, path: str, metrics: Metrics | None) -> dict[str, str]:
@@ -67,8 +80,8 @@ def turn_away(error: ApiError, method: str, path: str, metrics: Metrics | None) 
     return {"x-request-id": line.request_id, **error.headers}
 
 
-def _translate(request: Request[Any, Any, Any], error: Exception) -> ApiError:
-    where = f"{request.method} {request.url.path}"
+def _translate(scope: Any, error: Exception) -> ApiError:
+    where = f"{scope['method']} {scope['path']}"
     if isinstance(error, StoreError):
         return OverloadedError("the database is away; please retry later", headers={"retry-after": "5"})
     if isinstance(error, RecursionError):

@@ -1,14 +1,15 @@
-"""POST /v1/chat/completions, /v1/completions and /v1/embeddings: the body in, the pipeline's answer out.
+"""POST /v1/chat/completions, /v1/completions and /v1/embeddings: the body in, the pipeline's answer out."""
 
-Plain ASGI handlers of Litestar's: its request object, signature model and response cost as much as all of ours.
-"""
-
+from collections.abc import Awaitable
+from functools import partial
 from typing import Any
 
-from litestar import asgi
-from litestar.types import Receive, Scope, Send
+from litestar.types import Receive
 
-from gateway.api.incoming import Headers, read_post
+from gateway.answer import Answer, StreamAnswer
+from gateway.api.endpoint import endpoint
+from gateway.api.incoming import Headers
+from gateway.heartbeat import Heartbeat
 from gateway.wire.chat import parse_chat
 from gateway.wire.completions import parse_completion
 from gateway.wire.dialect import Dialect, PlainDialect
@@ -19,25 +20,13 @@ COMPLETIONS = PlainDialect(parse_completion)
 EMBEDDINGS = PlainDialect(parse_embedding)
 
 
-@asgi("/v1/chat/completions", copy_scope=False)
-async def chat_completions(scope: Scope, receive: Receive, send: Send) -> None:
-    await answer(CHAT, scope, receive, send)
+def answer(
+    dialect: Dialect, state: Any, raw: bytes, header: Headers, receive: Receive, heartbeat: Heartbeat
+) -> Awaitable[Answer | StreamAnswer]:
+    """One request of any dialect."""
+    return state.pipeline.answer(dialect, raw, header, receive, heartbeat=heartbeat)  # type: ignore[no-any-return]
 
 
-@asgi("/v1/completions", copy_scope=False)
-async def completions(scope: Scope, receive: Receive, send: Send) -> None:
-    await answer(COMPLETIONS, scope, receive, send)
-
-
-@asgi("/v1/embeddings", copy_scope=False)
-async def embeddings(scope: Scope, receive: Receive, send: Send) -> None:
-    await answer(EMBEDDINGS, scope, receive, send)
-
-
-async def answer(dialect: Dialect, scope: Any, receive: Receive, send: Send) -> None:
-    """One request of any dialect, from its bytes to the last byte of its answer."""
-    raw = await read_post(scope, receive)
-    state = scope["litestar_app"].state
-    heartbeat = state.heartbeat(send)
-    told = await state.pipeline.answer(dialect, raw, Headers(scope), receive, heartbeat=heartbeat)
-    await told(scope, receive, heartbeat)
+chat_completions = endpoint("/v1/chat/completions", partial(answer, CHAT))
+completions = endpoint("/v1/completions", partial(answer, COMPLETIONS))
+embeddings = endpoint("/v1/embeddings", partial(answer, EMBEDDINGS))

@@ -16,7 +16,7 @@ from gateway.wire.responses import model_object, models_list
 @get("/v1/models")
 async def list_models(request: Request[Any, Any, Any]) -> ASGIApp:
     listing = await _listing(request)
-    if is_anthropics(request):
+    if is_anthropics(request.scope):
         return Answer(models_page(name for name, _ in listing))
     return Answer(models_list(listing))
 
@@ -26,7 +26,7 @@ async def retrieve_model(request: Request[Any, Any, Any]) -> ASGIApp:
     name = str(request.path_params["model_id"]).removeprefix("/")
     for entry in await _listing(request):
         if entry[0] == name:
-            return Answer(model_info(name) if is_anthropics(request) else model_object(*entry))
+            return Answer(model_info(name) if is_anthropics(request.scope) else model_object(*entry))
     message = f"The model '{name}' does not exist or you do not have access to it."
     raise NotFoundError(message, param="model", code="model_not_found")
 

@@ -4,39 +4,29 @@ Creating is a dialect like any other, but for two things: the conversation befor
 is stored before its last byte leaves.
 """
 
+from collections.abc import Awaitable
 from functools import partial
 from typing import Annotated, Any
 
-from litestar import Request, asgi, delete, get, post
+from litestar import Request, delete, get, post
 from litestar.params import FromPath, FromQuery, QueryParameter
-from litestar.types import ASGIApp, Receive, Scope, Send
+from litestar.types import ASGIApp, Receive
 
 from gateway.answer import Answer, StreamAnswer
-from gateway.api.incoming import Headers, read_post
+from gateway.api.endpoint import endpoint
+from gateway.api.incoming import Headers
 from gateway.errors import InvalidRequestError
 from gateway.heartbeat import Heartbeat
 from gateway.ids import new_id
 from gateway.responses.kept import KeptStream
 from gateway.responses.responses import Responses
 from gateway.responses.run import Listening, Run, nobody_leaves
+from gateway.responses.truncation import fitted
 from gateway.wire.responses_api.dialect import ResponsesDialect
 from gateway.wire.responses_api.listing import Order, deleted_object, items_list
 from gateway.wire.responses_api.request import Creation, parse_create
 
 AnyRequest = Request[Any, Any, Any]
-
-
-@asgi("/v1/responses", copy_scope=False)
-async def create_response(scope: Scope, receive: Receive, send: Send) -> None:
-    await _create(scope, receive, send)
-
-
-async def _create(scope: Any, receive: Receive, send: Send) -> None:
-    raw = await read_post(scope, receive)
-    state = scope["litestar_app"].state
-    heartbeat = state.heartbeat(send)
-    told = await _Creating(state, raw, Headers(scope), receive, heartbeat).answer()
-    await told(scope, receive, heartbeat)
 
 
 class _Creating:
@@ -59,6 +49,9 @@ class _Creating:
         conversation, self._turns = await self._responses.history.conversation(
             self._tenant_id, creation, state.max_body_bytes
         )
+        if creation.wants.truncation == "auto":
+            snapshot, scope, tier = state.house.snapshot, principal.key.scope, header("x-tollhouse-tier")
+            conversation = await fitted(snapshot, scope, creation, conversation, tier=tier)
         dialect = ResponsesDialect(creation, conversation)
         if creation.background:
             return await self._in_background(creation, dialect)
@@ -90,6 +83,13 @@ class _Creating:
             return refusal
         doors = self._state.house.doors
         return StreamAnswer(Listening(run), [], doors) if creation.stream else Answer(stored.body)
+
+
+def _create(*given: Any) -> Awaitable[Answer | StreamAnswer]:
+    return _Creating(*given).answer()
+
+
+create_response = endpoint("/v1/responses", _create)
 
 
 @get("/v1/responses/{response_id:str}")

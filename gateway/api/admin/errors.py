@@ -10,7 +10,7 @@ from gateway.store.errors import DuplicateRow, RowRefused
 from gateway.tenants.errors import DuplicateName, StillInUse, TenantError, UnknownName
 
 
-def tenant_error(request: Request[Any, Any, Any], error: Exception) -> Response[dict[str, Any]]:
+def tenant_error(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
     """Of a TenantError, or of a row that the database does not take."""
     return to_api_shape(request, _translate(error))
 
