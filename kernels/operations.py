@@ -142,12 +142,8 @@ class Operations(Protocol):
         """[N_i, K] each, stacked -> packed for `linear`; bias [sum of N_i]."""
         ...
 
-    def pack_head(self, matrix: Matrix) -> PackedWeight:
-        """[vocab, C] -> packed for `logits`, which few rows of prompts ever meet."""
-        ...
-
-    def pack_embedding(self, matrix: Matrix) -> PackedWeight:
-        """[vocab, C] -> packed for `embed`. (`logits` of a tied model packs the same matrix once more.)"""
+    def pack_table(self, matrix: Matrix) -> PackedWeight:
+        """[vocab, C] -> packed for `embed` and for `logits`: a tied model has one for both."""
         ...
 
     def embed(self, token_ids: torch.Tensor, table: PackedWeight, scale: float = 1.0) -> torch.Tensor:

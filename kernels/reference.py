@@ -55,14 +55,12 @@ class ReferenceOperations:
         weight = torch.cat([dense(part).to(self.device, self.dtype) for part in parts]).contiguous()
         return PackedWeight((weight, None if bias is None else bias.to(self.device, self.dtype)), *weight.shape)
 
-    def pack_head(self, matrix: Matrix) -> PackedWeight:
+    def pack_table(self, matrix: Matrix) -> PackedWeight:
         return self.pack([matrix])
 
-    def pack_embedding(self, matrix: Matrix) -> PackedWeight:
-        return PackedWeight(dense(matrix).to(self.device, self.dtype), *matrix.shape)
-
     def embed(self, token_ids: torch.Tensor, table: PackedWeight, scale: float = 1.0) -> torch.Tensor:
-        rows: torch.Tensor = table.data[token_ids].float()
+        weight, _ = table.data
+        rows: torch.Tensor = weight[token_ids].float()
         return rows * scale
 
     def linear(self, x: torch.Tensor, weight: PackedWeight, batch: TokenBatch) -> torch.Tensor:

@@ -61,10 +61,10 @@ def _results(heads: HeadShape) -> dict[str, Result]:
         return lambda o: o.linear(x.to(o.dtype), o.pack([matrix], bias), batch)
 
     def logits(matrix: Matrix, softcap: float | None = None) -> Result:
-        return lambda o: o.logits(x.to(o.dtype), o.pack_head(matrix), few, softcap)
+        return lambda o: o.logits(x.to(o.dtype), o.pack_table(matrix), few, softcap)
 
     def embedding(matrix: Matrix) -> Result:
-        return lambda o: o.embed(token_ids, o.pack_embedding(matrix), 0.5)
+        return lambda o: o.embed(token_ids, o.pack_table(matrix), 0.5)
 
     def gated(activation: Activation) -> Result:
         return lambda o: o.gated(x.to(o.dtype), activation)

@@ -56,9 +56,8 @@ def _shifted(shift: int) -> Callable[[Bytes], Tables]:
 
 
 def _half(blocks: Bytes, start: int) -> torch.Tensor:
-    """float16 [n]: two bytes of each block as one item, which numpy moves at once."""
-    field = np.ndarray((len(blocks),), "V2", blocks, start, (blocks.shape[1],))
-    return torch.from_numpy(np.ascontiguousarray(field).view(np.float16))
+    """float16 [n]: two bytes of each block, where they are."""
+    return torch.from_numpy(np.ndarray((len(blocks),), np.float16, blocks, start, (blocks.shape[1],)))
 
 
 def _of_k_blocks(blocks: Bytes) -> Tables:

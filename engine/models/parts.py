@@ -49,14 +49,14 @@ class Parts:
     def decoder(self, layers: Iterable[Layer], *, norm_plus: float = 0.0, embedding_scale: float = 1.0) -> Decoder:
         """The layers are made one by one, after the embedding, which is the head as well where the model is tied."""
         config, shape = self.config, (self.config.vocab_size, self.config.hidden_size)
-        embedding = self._matrix("model.embed_tokens.weight", shape)
+        pack = self._operations.pack_table
+        embedding = pack(self._matrix("model.embed_tokens.weight", shape))
         tied = "lm_head.weight" not in self._weights if config.tied is None else config.tied
-        head = embedding if tied else self._matrix("lm_head.weight", shape)
         return Decoder(
             operations=self._operations,
             heads=self._heads,
-            embedding=self._operations.pack_embedding(embedding),
-            head=self._operations.pack_head(head),
+            embedding=embedding,
+            head=embedding if tied else pack(self._matrix("lm_head.weight", shape)),
             layers=list(layers),
             norm=self.norm("model.norm", norm_plus),
             num_parameters=self._num_parameters,  # after the layers, which count theirs

@@ -2,10 +2,24 @@
 
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Generic, TypeVar
 
 Call = TypeVar("Call")
+
+
+def begin(run: Callable[[Call], None], calls: Sequence[Call]) -> Future[None]:
+    """Carry out the calls, which are all there is, one by one. The result raises what the first that fails raised."""
+
+    def work() -> None:
+        for call in calls:
+            run(call)
+
+    executor = ThreadPoolExecutor(1, thread_name_prefix="copying")
+    future = executor.submit(work)
+    executor.shutdown(wait=False)
+    return future
 
 
 class Background(Generic[Call]):

@@ -53,11 +53,8 @@ class CpuOperations:
     def pack(self, parts: Sequence[Matrix], bias: torch.Tensor | None = None) -> PackedWeight:
         return products.pack(self._machine, parts, bias, bf16_copy=self._bf16_copy)
 
-    def pack_head(self, matrix: Matrix) -> PackedWeight:
+    def pack_table(self, matrix: Matrix) -> PackedWeight:
         return products.pack(self._machine, [matrix], bf16_copy=False)
-
-    def pack_embedding(self, matrix: Matrix) -> PackedWeight:
-        return embedding.pack_embedding(self._machine, matrix)
 
     def embed(self, token_ids: torch.Tensor, table: PackedWeight, scale: float = 1.0) -> torch.Tensor:
         return embedding.embed(self._machine, token_ids, table, scale)

@@ -3,6 +3,8 @@
 import ctypes
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass, fields
+from functools import cache
+from typing import Any
 
 import torch
 
@@ -33,16 +35,31 @@ class Layout(ctypes.Structure):
     _fields_ = [(field.name, ctypes.c_int) for field in fields(CodeLayout)]
 
     @classmethod
-    def of(cls, matrix: QuantisedMatrix) -> "Layout":
-        return cls(*astuple(matrix.layout))
+    @cache
+    def of(cls, layout: CodeLayout) -> "Layout":
+        return cls(*astuple(layout))
+
+
+def _group_table_fields(name: str) -> list[tuple[str, type]]:
+    """GroupTable of product_packing.cpp."""
+    return [(name, ctypes.c_void_p), (f"{name}_row_stride", ctypes.c_int64), (f"{name}_group_stride", ctypes.c_int64)]
 
 
 class _PackCodesArguments(ctypes.Structure):
     _fields_ = [
         ("codes", ctypes.c_void_p),
         ("layout", ctypes.c_void_p),
-        ("scales", ctypes.c_void_p),
-        ("minimums", ctypes.c_void_p),
+        *_group_table_fields("scales"),
+        *_group_table_fields("minimums"),
+        ("panels", ctypes.c_void_p),
+        ("num_outputs", ctypes.c_int),
+        ("num_inputs", ctypes.c_int),
+        ("bits", ctypes.c_int),
+    ]
+
+
+class _CopyCodesArguments(ctypes.Structure):
+    _fields_ = [
         ("panels", ctypes.c_void_p),
         ("copy", ctypes.c_void_p),
         ("num_outputs", ctypes.c_int),
@@ -80,7 +97,7 @@ class Panels:
 def pack_panels(machine: Machine, matrices: Iterable[Matrix], *, bf16_copy: bool) -> Panels:
     """[N_i, K] each, taken one by one. Memory: a byte or half a byte a code and 4 bytes a group; 2 bytes a float.
 
-    bf16_copy: of codes, for prompts' rows: the same numbers, ready.
+    bf16_copy: of codes, for prompts' rows: the same numbers, ready. Made when all is packed, if in the background.
     """
     memory: list[torch.Tensor] = []
     parts = [
@@ -95,26 +112,32 @@ def pack_panels(machine: Machine, matrices: Iterable[Matrix], *, bf16_copy: bool
 def _pack_codes(machine: Machine, matrix: QuantisedMatrix, memory: list[torch.Tensor], *, bf16_copy: bool) -> Part:
     outputs, inputs = matrix.shape
     scales, minimums, unit = _half_tables(matrix.scales, matrix.minimums)
+    form = {"num_outputs": outputs, "num_inputs": inputs, "bits": matrix.bits}
     num_panels = -(-outputs // PANEL)
     group_bytes = GROUP_SIZE * PANEL * matrix.bits // 8 + 2 * PANEL * scales.element_size()
     panels = machine.weights.take(num_panels * (inputs // GROUP_SIZE) * group_bytes)
-    copy = machine.weights.take(num_panels * PANEL * inputs * torch.bfloat16.itemsize) if bf16_copy else None
-    memory.extend(part for part in (panels, copy) if part is not None)
+    memory.append(panels)
     machine.prepare(
         "pack_codes",
         _PackCodesArguments,
         codes=matrix.codes.contiguous(),
-        layout=Layout.of(matrix),
-        scales=scales,
-        minimums=minimums,
+        layout=Layout.of(matrix.layout),
+        **_group_table("scales", scales),
+        **_group_table("minimums", minimums),
         panels=panels,
-        copy=copy,
-        num_outputs=outputs,
-        num_inputs=inputs,
-        bits=matrix.bits,
-        unit=unit,
+        **form,
     )
-    return Part(panels.data_ptr(), None if copy is None else copy.data_ptr(), outputs, matrix.bits, unit)
+    if not bf16_copy:
+        return Part(panels.data_ptr(), None, outputs, matrix.bits, unit)
+    copy = machine.weights.take(num_panels * PANEL * inputs * torch.bfloat16.itemsize)
+    memory.append(copy)
+    machine.prepare_for_prompts("copy_codes", _CopyCodesArguments, panels=panels, copy=copy, unit=unit, **form)
+    return Part(panels.data_ptr(), copy.data_ptr(), outputs, matrix.bits, unit)
+
+
+def _group_table(name: str, table: torch.Tensor) -> dict[str, Any]:
+    rows, groups = table.stride()
+    return {name: table, f"{name}_row_stride": rows, f"{name}_group_stride": groups}
 
 
 def _pack_floats(machine: Machine, matrix: torch.Tensor, memory: list[torch.Tensor]) -> Part:
@@ -141,11 +164,11 @@ def _half_tables(*tables: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, flo
     their bits.
     """
     if all(table.dtype == torch.float16 for table in tables):
-        scales, minimums = (table.contiguous() for table in tables)
+        scales, minimums = tables
         return scales, minimums, 1.0
     largest = max(float(table.abs().max()) for table in tables)
     unit = 1.0
     if 0.0 < largest < float("inf"):
         unit = 2.0 ** max(int(torch.tensor(largest / _LARGEST_HALF).log2().ceil()), -100)
-    scales, minimums = ((table.float() / unit).half().contiguous() for table in tables)
+    scales, minimums = ((table.float() / unit).half() for table in tables)
     return scales, minimums, unit

@@ -1,13 +1,25 @@
 // Weights as a file has them -> panels. Dealt like any kernel, panel by panel; what rows a step has is all the same.
 #include "product.h"
 
+// float16 [num_outputs, num_inputs / GROUP], which may lie between a file's codes: strides in elements.
+struct GroupTable {
+    const uint16_t* first;
+    int64_t row_stride, group_stride;
+
+    uint16_t at(int64_t output, int64_t group) const { return first[output * row_stride + group * group_stride]; }
+};
+
 struct PackCodesArguments {
-    const uint8_t* codes;      // [num_outputs, bytes of a row]
+    const uint8_t* codes;  // [num_outputs, bytes of a row]
     const CodeLayout* layout;
-    const uint16_t* scales;    // float16 [num_outputs, num_inputs / GROUP]
-    const uint16_t* minimums;  // the same
+    GroupTable scales, minimums;
     uint8_t* panels;
-    bf16* copy;                // or null
+    int num_outputs, num_inputs, bits;
+};
+
+struct CopyCodesArguments {
+    const uint8_t* panels;  // packed from codes
+    bf16* copy;             // as 16-bit panels have it
     int num_outputs, num_inputs, bits;
     float unit;
 };
@@ -41,19 +53,24 @@ static void pack_panel(const PackCodesArguments& a, const Part& part, int panel,
         uint16_t* table = (uint16_t*)(to + 64 * a.bits);
         for (int n = 0; n < columns; ++n, block += row_bytes) {
             put_codes(layout.codes(block, group_of_block), a.bits, (uint32_t*)to + n);
-            table[n] = a.scales[(int64_t)(first + n) * groups + g];
-            table[n + PANEL] = a.minimums[(int64_t)(first + n) * groups + g];
+            table[n] = a.scales.at(first + n, g);
+            table[n + PANEL] = a.minimums.at(first + n, g);
         }
     }
 }
 
 extern "C" {
 void pack_codes(const PackCodesArguments& a, const Step&, Worker& worker) {
-    const Part part{a.panels, a.copy, a.num_outputs, a.bits, a.unit};
+    const Part form{nullptr, nullptr, a.num_outputs, a.bits, 1.0f};
+    worker.deal(form.num_panels(), 1, [&](int panel, int) {
+        pack_panel(a, form, panel, a.panels + panel * form.panel_bytes(a.num_inputs));
+    });
+}
+
+void copy_codes(const CopyCodesArguments& a, const Step&, Worker& worker) {
+    const Part part{a.panels, nullptr, a.num_outputs, a.bits, a.unit};
     worker.deal(part.num_panels(), 1, [&](int panel, int) {
-        pack_panel(a, part, panel, a.panels + panel * part.panel_bytes(a.num_inputs));
-        if (a.copy)  // while the panel is in this core's cache
-            dequantise_panel(part, panel, a.num_inputs, a.copy + (int64_t)panel * a.num_inputs * PANEL);
+        dequantise_panel(part, panel, a.num_inputs, a.copy + (int64_t)panel * a.num_inputs * PANEL);
     });
 }
 

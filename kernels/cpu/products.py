@@ -37,7 +37,7 @@ class _LinearArguments(ctypes.Structure):
 
 
 @dataclass(slots=True, frozen=True)
-class _Linear:
+class Linear:
     panels: Panels
     bias: torch.Tensor | None  # float32; the kernel reads whole panels of it
 
@@ -67,7 +67,7 @@ def pack(
     """[N_i, K] each, stacked; bias [sum of N_i]. bf16_copy: see pack_panels."""
     outputs, inputs = sum(part.shape[0] for part in parts), parts[0].shape[1]
     padded = None if bias is None else torch.nn.functional.pad(bias.float(), (0, PANEL - 1)).contiguous()
-    return PackedWeight(_Linear(pack_panels(machine, parts, bf16_copy=bf16_copy), padded), outputs, inputs)
+    return PackedWeight(Linear(pack_panels(machine, parts, bf16_copy=bf16_copy), padded), outputs, inputs)
 
 
 def linear(machine: Machine, x: torch.Tensor, weight: PackedWeight, batch: TokenBatch) -> torch.Tensor:
@@ -81,7 +81,7 @@ def logits(machine: Machine, x: torch.Tensor, weight: PackedWeight, num_generate
 
 
 def _product(machine: Machine, x: torch.Tensor, weight: PackedWeight, rows: Rows, dtype: torch.dtype) -> torch.Tensor:
-    packed: _Linear = weight.data
+    packed: Linear = weight.data
     y = machine.empty(len(x), weight.num_outputs, dtype)
     machine.call(
         "linear",

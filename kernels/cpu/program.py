@@ -9,22 +9,22 @@ import contextlib
 import ctypes
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 import torch
 
 from kernels.batch import TokenBatch
-from kernels.cpu.arena import Lifetime, place
-from kernels.cpu.background import Background
+from kernels.cpu.background import Background, begin
 from kernels.cpu.call import Call, Operation, Rows, Step, step_of
 from kernels.cpu.memory import WeightMemory
+from kernels.cpu.recording import Recording
 
-_ALIGNMENT = 64
 _MOST_BACKGROUND_BYTES = 512 << 20  # what weights that wait are read from and written to
 
 
 class Machine:
-    """Runs the kernels of one library. Used by one thread at a time."""
+    """Runs the kernels of one library. Used by one thread at a time, but for those that it has itself."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
@@ -32,8 +32,10 @@ class Machine:
         self._run.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_int]
         self._run.restype = ctypes.c_bool
         self._kernels: dict[str, int] = {}
-        self._recording: _Recording | None = None
+        self._recording: Recording | None = None
         self._background: Background[Call] | None = None
+        self._for_prompts: list[Call] = []  # to be carried out when the background's end is reached
+        self._copying: Future[None] | None = None  # the same, under way
         self.weights = WeightMemory()
 
     def empty(self, num_rows: int, columns: int, dtype: torch.dtype) -> torch.Tensor:
@@ -58,10 +60,22 @@ class Machine:
         else:
             self._background.add(call, sum(tensor.nbytes for tensor in call.tensors))
 
+    def prepare_for_prompts(self, kernel: str, arguments: type[ctypes.Structure], /, **values: Any) -> None:
+        """As `prepare`, of what prompts' rows alone meet: a step with some waits for it, `in_background` does not."""
+        call = Call(kernel, self._address(kernel), arguments, values)
+        if self._background is None:
+            self._run_all([call], Step())
+        else:
+            self._for_prompts.append(call)
+
     @contextlib.contextmanager
     def in_background(self) -> Iterator[None]:
-        """What is prepared inside is carried out by a thread of its own, in order, and all of it by the end."""
+        """What is prepared inside is carried out by a thread of its own, in order, and all of it by the end.
+
+        What is `for_prompts` begins there, one by one, so that steps of generated tokens alone come between.
+        """
         num_threads = torch.get_num_threads()  # each thread has its own
+        self.await_copies()
 
         def run(calls: Sequence[Call]) -> None:
             torch.set_num_threads(num_threads)
@@ -70,22 +84,31 @@ class Machine:
         try:
             with Background(run, _MOST_BACKGROUND_BYTES) as self._background:
                 yield
+            self._copying = begin(run, [[call] for call in self._for_prompts])
         finally:
-            self._background = None
+            self._background, self._for_prompts = None, []
+
+    def await_copies(self) -> None:
+        """Until all is done that is `for_prompts`; raises what failed."""
+        if self._copying is not None:
+            self._copying.result()
+            self._copying = None
 
     def _run_all(self, calls: Sequence[Call], step: Step) -> None:
         self.run((Operation * len(calls))(*(call.bind(torch.Tensor.data_ptr) for call in calls)), len(calls), step)
 
     def run(self, operations: ctypes.Structure | ctypes.Array[Any], count: int, step: Step) -> None:
+        if step.num_generated < step.num_rows:
+            self.await_copies()
         if not self._run(ctypes.addressof(operations), count, ctypes.addressof(step), torch.get_num_threads()):
             raise RuntimeError("a kernel wants more deals than MAX_DEALS (worker.h): part of its work was not done")
 
     def record(self, function: Callable[..., torch.Tensor], max_rows: int) -> "Program":
         return Program(self, function, max_rows)
 
-    def trace(self, function: Callable[..., torch.Tensor], *arguments: Any) -> "_Recording":
+    def trace(self, function: Callable[..., torch.Tensor], *arguments: Any) -> "Recording":
         assert self._recording is None, "a program records another"
-        self._recording = recording = _Recording(arguments[0])
+        self._recording = recording = Recording(arguments[0])
         try:
             recording.result = function(*arguments)
         finally:
@@ -98,35 +121,6 @@ class Machine:
             assert address is not None
             self._kernels[kernel] = address
         return self._kernels[kernel]
-
-
-class _Recording:
-    """The calls of one function, and the tensors without memory that it made."""
-
-    def __init__(self, argument: torch.Tensor) -> None:
-        self.calls: list[Call] = []
-        self.buffers = [argument]
-        self.result = argument
-
-    def empty(self, num_rows: int, columns: int, dtype: torch.dtype) -> torch.Tensor:
-        buffer = torch.empty(num_rows, columns, dtype=dtype, device="meta")
-        self.buffers.append(buffer)
-        return buffer
-
-    def lay_out(self) -> tuple[torch.Tensor, dict[int, int]]:
-        """The arena, and where in it each buffer begins, by the buffer's id."""
-        lifetimes = {id(buffer): Lifetime(buffer.nbytes) for buffer in self.buffers}
-        for now, call in enumerate(self.calls):
-            for tensor in call.tensors:
-                if tensor.device.type == "meta":
-                    assert id(tensor) in lifetimes, "a model may change activations by operations only"
-                    lifetimes[id(tensor)].extend(now)
-        assert id(self.result) in lifetimes, "the result is not an operation's"
-        lifetimes[id(self.buffers[0])].extend(0)
-        lifetimes[id(self.result)].extend(len(self.calls))
-        size, offsets = place(list(lifetimes.values()), _ALIGNMENT)
-        with torch.inference_mode(False):  # whoever calls first decides nothing about who may call later
-            return torch.empty(size, dtype=torch.uint8), dict(zip(lifetimes, offsets, strict=True))
 
 
 class Program:

@@ -26,7 +26,7 @@ class Decoder:
         self.kind = kind
         size = HEADS.num_heads * HEADS.head_dim
         head = self._matrix(VOCABULARY, HIDDEN)
-        self._table, self._head = operations.pack_embedding(head), operations.pack([head])
+        self._table, self._head = operations.pack_table(head), operations.pack([head])
         shapes = {"qkv": (HEADS.qkv_size, HIDDEN), "out": (HIDDEN, size), "down": (HIDDEN, INTERMEDIATE)}
         self._layers = [
             {name: operations.pack([self._matrix(*shape)]) for name, shape in shapes.items()}

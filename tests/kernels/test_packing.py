@@ -8,8 +8,9 @@ from gguf.constants import GGMLQuantizationType as Kind
 
 from engine.loader.gguf_blocks import is_group_format, quantised_matrix
 from kernels.code_layout import BYTES, CodeLayout
-from kernels.cpu.embedding import embed, pack_embedding
+from kernels.cpu.embedding import embed
 from kernels.cpu.packing import pack_panels
+from kernels.cpu.products import pack
 from kernels.cpu.program import Machine
 from kernels.matrix import QuantisedMatrix
 
@@ -44,7 +45,7 @@ def test_panels_and_their_copies(machine: Machine, kind: Kind, rows: int) -> Non
 @pytest.mark.parametrize("kind", KINDS)
 def test_embeddings(machine: Machine, kind: Kind) -> None:
     stored = as_stored(kind, 70, 512)
-    found, wanted = (pack_embedding(machine, each) for each in (stored, unpacked(stored)))
+    found, wanted = (pack(machine, [each]) for each in (stored, unpacked(stored)))
     ids = torch.arange(70)
     assert torch.equal(embed(machine, ids, found, 1.0), embed(machine, ids, wanted, 1.0))
 
