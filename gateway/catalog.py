@@ -159,6 +159,14 @@ class Catalog:
             self._behind[model.name] = sorted([place.server, place.upstream_name] for place in model.places)
         return self._behind[model.name]
 
+    def context_tokens(self, name: str) -> int | None:
+        """How much a model holds: as configured, else the least of its engines; None where nobody knows."""
+        model = self._find(name)
+        if model is None:
+            return None
+        engines = [self._contexts[place.engine] for place in model.places if place.engine in self._contexts]
+        return model.context_tokens or min(engines, default=None)
+
     def max_output_tokens(self, name: str) -> int:
         model = self._find(name)
         return (model.max_output_tokens if model else None) or DEFAULT_MAX_OUTPUT_TOKENS
@@ -206,12 +214,8 @@ class Catalog:
 
     def _candidate(self, name: str) -> Candidate:
         model = self._exact[name]
-        engines = [place.engine for place in model.places if place.engine]
-        context = model.context_tokens or min(
-            (self._contexts[engine] for engine in engines if engine in self._contexts), default=None
-        )
-        alone = len(engines) == len(model.places)  # a provider beside it may not be able to do what the engine can
+        alone = all(place.engine for place in model.places)  # a provider beside them may not be able to do as much
         capabilities = frozenset(model.capabilities) | (CAPABILITIES if alone else frozenset())
         if all(place.provider in self._native for place in model.places):
             capabilities |= {"messages"}  # all that Anthropic's clients may ask for
-        return Candidate(model=name, capabilities=capabilities, context_tokens=context)
+        return Candidate(model=name, capabilities=capabilities, context_tokens=self.context_tokens(name))

@@ -129,3 +129,16 @@ def test_the_router_chooses_and_the_books_know(client: openai.OpenAI, gateway: G
 
     until(row)
     assert row() == ("responses", "ok", "ada", 1)
+
+
+def test_a_conversation_that_outgrows_the_model_is_cut_where_that_is_asked_for(client: openai.OpenAI) -> None:
+    said: Any = [{"role": role, "content": "word " * 100} for _ in range(60) for role in ("user", "assistant")]
+    wanted: Any = {"model": "smollm2", "input": [*said, {"role": "user", "content": HELLO}], "temperature": 0}
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.responses.create(**wanted)
+    assert refused.value.code == "context_length_exceeded"
+    answered = client.responses.create(**wanted, truncation="auto", max_output_tokens=8000, extra_headers=FRESH)
+    assert (answered.truncation, answered.status) == ("auto", "completed")
+    assert answered.usage is not None
+    assert answered.usage.input_tokens <= 8192 - 8000
+    assert len(client.responses.input_items.list(answered.id, limit=100).data) == 100  # what was said stays said
