@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Literal
 
+from engine.tools.calls.json_text import is_json
 from engine.tools.calls.notation import CallReader
 from engine.tools.lookahead import begins_call, begins_calls, notation_of, overlap
 from engine.tools.syntax import Syntax
@@ -20,6 +21,7 @@ class ToolCallParser:
         self._new_id = new_id
         self._most = 1 if syntax.is_single else most
         self.num_calls = 0
+        self.is_cut_off = False  # at the end: whether the last call's arguments are no JSON
         self._pieces: list[Piece] = []
         self._inside: Literal["text", "calls"] = "text"
         self._buffer = ""  # not decided on yet
@@ -30,6 +32,7 @@ class ToolCallParser:
         self._in_list = False
         self._reader: CallReader | None = None
         self._has_begun = False  # whether the reader's call was announced
+        self._arguments: list[str] = []  # of the reader's call
 
     def push(self, text: str) -> list[Piece]:
         self._buffer += text
@@ -46,6 +49,7 @@ class ToolCallParser:
             held = self._undo + (self._reader.raw if self._reader is not None else self._buffer)
             if self._reader is not None and self._has_begun:
                 self._add_arguments(self._reader.rest())
+                self.is_cut_off = self._is_wanted and not is_json("".join(self._arguments))
         if not self.num_calls:
             self._say(held)
             self._pieces += [Text(self._blank)] * bool(self._blank)
@@ -160,6 +164,7 @@ class ToolCallParser:
             return True
         if reader.state in ("call", "done") and not self._has_begun:
             self._has_begun, self._undo, self._blank, self._has_said = True, "", "", False
+            self._arguments = []
             self.num_calls += 1
             if self._is_wanted:
                 self._pieces.append(CallBegins(self.num_calls - 1, self._new_id(), reader.name))
@@ -174,6 +179,7 @@ class ToolCallParser:
 
     def _add_arguments(self, fragment: str) -> None:
         if fragment and self._is_wanted:
+            self._arguments.append(fragment)
             self._pieces.append(Arguments(self.num_calls - 1, fragment))
 
     def _say(self, text: str) -> None:

@@ -42,9 +42,10 @@ class EngineChoice:
 
     @property
     def finish_reason(self) -> str:
-        """A call that was cut off stays "length": its arguments are no JSON."""
-        has_calls = self._parser is not None and self._parser.num_calls > 0
-        return "tool_calls" if has_calls and self.last.finish_reason == "stop" else str(self.last.finish_reason)
+        """That of calls is "tool_calls", unless the last was cut off: its arguments are no JSON."""
+        parser, reason = self._parser, str(self.last.finish_reason)
+        has_calls = parser is not None and parser.num_calls > 0 and not parser.is_cut_off
+        return "tool_calls" if has_calls and reason == "stop" else reason
 
     def pieces(self, delta: Delta) -> list[Piece]:
         """What a delta adds; the first one brings back the prompt."""

@@ -62,7 +62,7 @@ async def make_order(client: EngineClient, outbound: Outbound) -> Order:
         GenerationRequest(
             request_id=f"{outbound.request_id}-{place}",
             prompt_token_ids=prompt,
-            sampling=_sampling(outbound),
+            sampling=_sampling(outbound, only_calls=tools is not None and tools.must_call),
             n=inference.n,
             best_of=inference.best_of,
             grammar=grammar,
@@ -130,7 +130,8 @@ def _grammar(client: EngineClient, tools: Toolbox | None, wanted: Demand | None)
     return client.tool_format.grammar(tools.tools, must_call=tools.must_call, most=tools.most, otherwise=otherwise)
 
 
-def _sampling(outbound: Outbound) -> SamplingParams:
+def _sampling(outbound: Outbound, *, only_calls: bool) -> SamplingParams:
+    """`only_calls`: the answer has no text, which is what a client's stops are for."""
     inference = outbound.inference
     max_tokens = inference.max_tokens
     if max_tokens is None:
@@ -143,8 +144,8 @@ def _sampling(outbound: Outbound) -> SamplingParams:
         top_p=1.0 if inference.top_p is None else inference.top_p,
         top_k=inference.top_k or 0,
         seed=inference.seed,
-        stop=inference.stop,
-        stop_token_ids=tuple(field(inference, "stop_token_ids") or ()),
+        stop=() if only_calls else inference.stop,
+        stop_token_ids=() if only_calls else tuple(field(inference, "stop_token_ids") or ()),
         ignore_eos=inference.ignore_eos,
         logit_bias={int(token): bias for token, bias in (field(inference, "logit_bias") or {}).items()},
         logprobs=logprobs,

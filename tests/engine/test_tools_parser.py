@@ -180,6 +180,36 @@ def test_a_call_that_was_cut_off_stays_as_it_is(name: str, text: str, arguments:
     assert written(parse(name, text)) == ("", [("get_weather", arguments)])
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "is_cut_off"),
+    [
+        ("hermes", "No call at all {", False),
+        ("hermes", f"<tool_call>{CALL}", False),
+        ("hermes", f"<tool_call>{CALL[:-1]}", False),  # all of the arguments is there
+        ("hermes", f"<tool_call>{CALL[:-2]}", True),
+        ("hermes", f"<tool_call>{CALL}</tool_call><tool_call>{CALL[:-3]}", True),
+        ("hermes", f"<tool_call>{CALL}</tool_call><tool_call>", False),
+        ("qwen3-coder", "<function=get_weather>\n<parameter=city>\nRo", True),
+        ("mistral-v13", "[TOOL_CALLS]get_weather[ARGS]{", True),
+        ("mistral-v13", "[TOOL_CALLS]get_weather[ARGS]{}", False),
+    ],
+)
+def test_it_knows_whether_the_last_call_was_cut_off(name: str, text: str, is_cut_off: bool) -> None:
+    for cut in range(len(text)):
+        parser = FORMATS[name].parser(TOOLS)
+        for piece in (text[:cut], text[cut:]):
+            parser.push(piece)
+        parser.finish()
+        assert parser.is_cut_off is is_cut_off
+
+
+def test_a_call_beyond_the_most_may_be_cut_off() -> None:
+    parser = FORMATS["hermes"].parser(TOOLS, 1)
+    parser.push(f"<tool_call>{CALL}</tool_call><tool_call>{CALL[:-3]}")
+    parser.finish()
+    assert not parser.is_cut_off
+
+
 @pytest.mark.parametrize("begun", ["\n<tool_", "\n<tool_call>", '\n<tool_call>\n{"name": "get_', "\n"])
 def test_another_call_that_was_only_announced_is_dropped(begun: str) -> None:
     assert joined(parse("hermes", f"<tool_call>\n{CALL}\n</tool_call>{begun}")) == ("", [ROME])

@@ -52,6 +52,14 @@ def read_json(text: str) -> Any:
         raise ValueError("nested too deep") from error
 
 
+def is_json(text: str) -> bool:
+    try:
+        read_json(text)
+    except ValueError:
+        return False
+    return True
+
+
 def as_json(value: Any) -> str:
     """Raises ValueError or TypeError for what JSON has no notation of. Halves of a character stay escaped."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)

@@ -120,3 +120,29 @@ async def test_tools_that_nothing_satisfies_are_refused_in_one_line(backend: Eng
         assert caught.value.param == "tools"
         assert caught.value.message.startswith("the tools' schemas can't be used: failed to compile JSON schema: Unsat")
         assert len(caught.value.message) < 150
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("stop", [{"stop": ['"', "city"]}, {"stop": ["{"]}, {"stop_token_ids": list(range(500))}])
+async def test_what_ends_a_text_does_not_cut_a_call_that_is_demanded(
+    backend: EngineBackend, stop: dict[str, Any], stream: bool
+) -> None:
+    named = {"type": "function", "function": {"name": "get_weather"}}
+    fields = {"messages": ASK, "tools": [WEATHER], "tool_choice": named, "max_tokens": 120, "stream": stream}
+    choice = (await ask(backend, **fields, **stop))["choices"][0]
+    assert choice["finish_reason"] == "tool_calls"
+    arguments = json.loads(choice["message"]["tool_calls"][0]["function"]["arguments"])
+    jsonschema.validate(arguments, WEATHER["function"]["parameters"])
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_call_that_a_stop_string_cut_off_is_no_finished_call(backend: EngineBackend, stream: bool) -> None:
+    """Made of the model's own accord: it is asked to repeat one."""
+    call = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Rome", "unit": "C"}}\n</tool_call>'
+    messages = [{"role": "user", "content": f"Repeat exactly, and nothing else:\n{call}"}]
+    fields = {"messages": messages, "tools": [WEATHER], "temperature": 0, "max_tokens": 60, "stream": stream}
+    whole = (await ask(backend, **fields))["choices"][0]
+    assert whole["finish_reason"] == "tool_calls"
+    cut = (await ask(backend, **fields, stop='Rome"'))["choices"][0]
+    assert cut["finish_reason"] == "stop"
+    assert cut["message"]["tool_calls"][0]["function"]["arguments"] == '{"city": "'
