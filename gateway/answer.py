@@ -26,6 +26,14 @@ def encode_headers(pairs: Iterable[tuple[str, str]]) -> Headers:
     ]
 
 
+def clean_headers(pairs: Iterable[tuple[bytes, bytes]]) -> Iterable[tuple[bytes, bytes]]:
+    """Headers of somebody else's, as HTTP can carry them; nearly always they are so already."""
+    values = b"".join([value for _, value in pairs])
+    if values.isascii() and values.decode().isprintable():
+        return pairs
+    return encode_headers((name.decode("latin-1"), value.decode("latin-1")) for name, value in pairs)
+
+
 def _clean(value: str) -> bytes:
     return "".join(c if c.isprintable() else "?" for c in value).encode("ascii", "replace")
 

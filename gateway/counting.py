@@ -2,7 +2,7 @@
 
 import msgspec
 
-from gateway.answer import Answer, encode_headers, error_answer
+from gateway.answer import Answer, error_answer
 from gateway.errors import ApiError, UpstreamError
 from gateway.estimates import prompt_tokens
 from gateway.headers import identify
@@ -27,7 +27,7 @@ async def count_tokens(house: House, dialect: Dialect, raw: bytes, header: Incom
     passage = Passage(principal=principal, inference=inference, config_hash=snapshot.config.hash)
     passage.voice = dialect.voice(inference, passage.id)
     passage.ticket = await house.limiter.admit(principal)
-    headers = encode_headers(identify(passage))
+    headers = identify(passage)
     try:
         decision = explicit(passage, snapshot) or await choose(passage, house, snapshot)
         number = await _count(passage, snapshot, decision.candidates[0])

@@ -1,5 +1,7 @@
 """What every answer says about itself: the x-tollhouse-* headers."""
 
+from functools import lru_cache
+
 from gateway.answer import Headers, encode_headers
 from gateway.ledger.records import RequestRecord
 from gateway.money import dollars
@@ -8,44 +10,53 @@ from gateway.wire.messages.errors import REQUEST_ID
 from gateway.wire.messages.request import API as MESSAGES
 
 
-def identify(passage: Passage) -> list[tuple[str, str]]:
+def identify(passage: Passage) -> Headers:
     """The request's id, once more under the name that clients of its API know."""
-    pairs = [("x-request-id", passage.id)]
+    id = passage.id.encode()
     if passage.inference.api == MESSAGES:
-        pairs.append((REQUEST_ID, passage.id))
-    return pairs
+        return [(b"x-request-id", id), (REQUEST_ID.encode(), id)]
+    return [(b"x-request-id", id)]
 
 
 def describe(passage: Passage) -> Headers:
     """Known before the first byte: cache, route, model, attempts so far."""
     lookup, decision = passage.lookup, passage.decision
-    pairs = [*identify(passage), ("x-tollhouse-cache", lookup.outcome)]
-    if lookup.reason:
-        pairs.append(("x-tollhouse-cache-reason", lookup.reason))
-    if lookup.similarity is not None:
-        pairs.append(("x-tollhouse-similarity", f"{lookup.similarity:.4f}"))
-    if lookup.answer is not None:
-        pairs.append(("x-tollhouse-cache-entry", lookup.answer.entry_id))
-        pairs.append(("x-tollhouse-model", lookup.answer.model))
-        if lookup.answer.tier:
-            pairs.append(("x-tollhouse-tier", lookup.answer.tier))
-    elif decision is not None:
-        if decision.tier:
-            pairs.append(("x-tollhouse-tier", decision.tier))
-        if passage.served_model:
-            pairs.append(("x-tollhouse-model", passage.served_model))
+    answer, similarity = lookup.answer, lookup.similarity
+    route = model = tier = None
     if decision is not None:
-        pairs.append(("x-tollhouse-route", decision.reason))
-    pairs.append(("x-tollhouse-attempts", str(passage.num_attempts)))
-    return [*encode_headers(pairs), *passage.ticket.headers()]
+        route, model, tier = decision.reason, passage.served_model, decision.tier
+    if answer is not None:
+        model, tier = answer.model, answer.tier
+    told = identify(passage)
+    told += _outcome(lookup.outcome, lookup.reason, model, tier, route, passage.num_attempts)
+    if similarity is not None:
+        told.append((b"x-tollhouse-similarity", b"%.4f" % similarity))
+    if answer is not None:
+        told += encode_headers([("x-tollhouse-cache-entry", answer.entry_id)])
+    told += passage.ticket.headers()
+    return told
+
+
+@lru_cache(maxsize=1024)
+def _outcome(
+    cache: str, cache_reason: str | None, model: str | None, tier: str | None, route: str | None, num_attempts: int
+) -> tuple[tuple[bytes, bytes], ...]:
+    """What many requests have in common."""
+    pairs = [("x-tollhouse-cache", cache), ("x-tollhouse-attempts", str(num_attempts))]
+    told = {"cache-reason": cache_reason, "model": model, "tier": tier}
+    pairs += [(f"x-tollhouse-{name}", value) for name, value in told.items() if value]
+    if route is not None:
+        pairs.append(("x-tollhouse-route", route))
+    return tuple(encode_headers(pairs))
 
 
 def settle_up(record: RequestRecord) -> Headers:
     """Known once the answer is whole: what it cost and what it saved."""
     saved = record.saved_by_cache_nanousd + record.saved_by_routing_nanousd
-    return encode_headers(
-        [("x-tollhouse-cost-usd", dollars(record.cost_nanousd)), ("x-tollhouse-saved-usd", dollars(saved))]
-    )
+    return [
+        (b"x-tollhouse-cost-usd", dollars(record.cost_nanousd).encode()),
+        (b"x-tollhouse-saved-usd", dollars(saved).encode()),
+    ]
 
 
 def settle_up_comment(record: RequestRecord) -> bytes:

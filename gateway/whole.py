@@ -4,7 +4,7 @@ import logging
 
 import msgspec
 
-from gateway.answer import EVENT_STREAM, JSON, Answer, Headers, encode_headers
+from gateway.answer import EVENT_STREAM, JSON, Answer, Headers, clean_headers
 from gateway.errors import UpstreamError, UpstreamRefusal
 from gateway.passage import Passage
 from gateway.upstream.types import Reply
@@ -24,9 +24,14 @@ def has_begun(passage: Passage) -> bool:
 
 def own_headers(reply: Reply) -> tuple[tuple[bytes, bytes], Headers]:
     """The content-type that a reply came with, and its other headers."""
-    theirs = encode_headers(reply.headers)
-    content_type = next((pair for pair in theirs if pair[0] == b"content-type"), JSON)
-    return content_type, [pair for pair in theirs if pair is not content_type]
+    content_type = JSON
+    others: Headers = []
+    for pair in clean_headers(reply.headers):
+        if pair[0] == b"content-type":
+            content_type = pair
+        else:
+            others.append(pair)
+    return content_type, others
 
 
 def as_wanted(passage: Passage, reply: Reply, body: bytes, headers: Headers) -> Answer:

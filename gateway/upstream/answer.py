@@ -53,7 +53,7 @@ class HttpAnswer:
     ) -> None:
         self.status = status
         self.content_type = b""
-        self.kept: list[tuple[str, str]] = []
+        self.kept: list[tuple[bytes, bytes]] = []
         self._stream = stream
         self._exchange = stream.exchange if isinstance(stream, Body) else None
         self._pieces = aiter(stream)
@@ -73,7 +73,7 @@ class HttpAnswer:
         elif name not in KEPT and not (self.status == 429 and name.startswith(RATE_LIMITS)):
             return
         if name != b"content-encoding":
-            self.kept.append((name.decode("latin-1"), value.decode("latin-1")))
+            self.kept.append((name, value))
 
     def start(self) -> None:
         """Before the first read. Raises ProtocolFailure for an encoding that we can't undo."""

@@ -63,7 +63,7 @@ class Reply:
         self,
         status: int,
         *,
-        headers: tuple[tuple[str, str], ...] = (),
+        headers: tuple[tuple[bytes, bytes], ...] = (),
         body: bytes | None = None,
         events: AsyncIterator[list[bytes]] | None = None,
         close: "Closer | None" = None,

@@ -84,9 +84,9 @@ async def test_a_plain_answer(backend: HttpBackend, upstream: MisbehavingUpstrea
     assert (reply.status, reply.events) == (200, None)
     assert json.loads(reply.body or b"")["choices"][0]["message"]["content"] == "ok"
     assert dict(reply.headers) == {
-        "content-type": "application/json",
-        "x-upstream-request-id": "req-up",
-        "openai-processing-ms": "5",
+        b"content-type": b"application/json",
+        b"x-upstream-request-id": b"req-up",
+        b"openai-processing-ms": b"5",
     }  # and not what the operator's account has left
     request = upstream.received[0]
     assert request.path == "/v1/chat/completions"
@@ -218,7 +218,7 @@ async def test_a_broken_stream_is_never_a_finished_one(backend: HttpBackend, beh
 async def test_compression_that_nobody_asked_for_is_undone(backend: HttpBackend, behaviour: str) -> None:
     reply = await backend.send(outbound(behaviour))
     assert json.loads(reply.body or b"")["choices"][0]["message"]["content"] == "zipped"
-    assert "content-encoding" not in dict(reply.headers)
+    assert b"content-encoding" not in dict(reply.headers)
 
 
 @pytest.mark.anyio
@@ -252,8 +252,8 @@ async def test_errors_come_as_they_are(backend: HttpBackend, status: int) -> Non
 async def test_a_429_keeps_its_headers(backend: HttpBackend) -> None:
     reply = await backend.send(outbound("429"))
     assert reply.status == 429
-    assert dict(reply.headers)["retry-after"] == "7"
-    assert dict(reply.headers)["x-ratelimit-remaining-requests"] == "0"
+    assert dict(reply.headers)[b"retry-after"] == b"7"
+    assert dict(reply.headers)[b"x-ratelimit-remaining-requests"] == b"0"
 
 
 @pytest.mark.anyio

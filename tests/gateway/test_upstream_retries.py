@@ -48,7 +48,7 @@ async def test_a_long_wait_is_the_clients_to_make(house: House, behaviour: str) 
     assert time.perf_counter() - started < 1.0
     assert house.sent(behaviour) == 1
     assert served.reply.status == int(behaviour[:3])
-    assert "retry-after" in dict(served.reply.headers)
+    assert b"retry-after" in dict(served.reply.headers)
     assert error_of(served)["code"] == "rate_limit_exceeded"
     assert house.books.closed == [served.record] == list(served.attempts)
 
