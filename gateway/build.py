@@ -1,13 +1,11 @@
 """Builds the parts of a gateway from its config, in the order they need each other, and applies a changed config."""
 
-import asyncio
 import logging
-import time
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from engine.client import EngineClient
 from gateway.batches.batches import Batches
 from gateway.bookkeeping import Bookkeeper
 from gateway.catalog import Catalog
@@ -15,15 +13,12 @@ from gateway.config import CacheConfig, Config, LimitsConfig, home
 from gateway.config_check import ConfigError
 from gateway.config_secrets import secrets_of
 from gateway.doors import Doors
-from gateway.engine_check import engine_options
 from gateway.files.files import Files
 from gateway.house import House, Snapshot
 from gateway.ledger.ledger import Ledger
 from gateway.ledger.prices import PriceBook
 from gateway.ledger.retention import Retention
-from gateway.loading_bar import loading_bars
 from gateway.models.needs import needs_embedder
-from gateway.models.sources import resolve
 from gateway.responses.responses import Responses
 from gateway.store.budgets import select_spending
 from gateway.store.database import Database
@@ -43,13 +38,16 @@ from gateway.tenants.spending import LedgerBooks, Spending
 from gateway.tenants.types import Limits
 from gateway.upstream.backends import Backends, Providers
 from gateway.upstream.webhook import WebhookClient
-from routing.errors import HeadMismatch, RoutingError
-from routing.heads import Heads, load, load_shipped
-from routing.router import Router
+from routing.errors import RoutingError
+from routing.types import Policy
 from semcache.cache import SemanticCache
-from semcache.embedder import Embedder
 from semcache.store.redis import RedisExactStore
 from semcache.types import CacheOptions
+
+if TYPE_CHECKING:  # what only some configs need is imported where they do
+    from engine.client import EngineClient
+    from routing.router import Router
+    from semcache.embedder import Embedder
 
 log = logging.getLogger("tollhouse.build")
 
@@ -184,59 +182,40 @@ def _plan(config: Config, backends: Backends) -> Providers:
 def _snapshot(config: Config, backends: Backends, providers: Providers, previous: Catalog | None = None) -> Snapshot:
     by_name = backends.local | {name: backend for name, (_, _, backend) in providers.items()}
     catalog = Catalog(config, by_name, backends.context_tokens(), previous)
+    return Snapshot(config, catalog, _router(catalog.policy, backends.embedder))
+
+
+def _router(policy: Policy | None, embedder: "Embedder | None") -> "Router | None":
+    if policy is None:
+        return None
+    from gateway.trained_router import router_of
+
     try:
-        router = Router(catalog.policy, _heads(backends.embedder)) if catalog.policy is not None else None
+        return router_of(policy, embedder.id if embedder is not None else None)
     except RoutingError as error:
         raise ConfigError([f"router: {error}"]) from error
-    return Snapshot(config, catalog, router)
 
 
 async def _open_backends(config: Config, models: Path, stack: AsyncExitStack) -> Backends:
-    """The engines and the embedder, loaded side by side."""
-    started = time.perf_counter()
-    embedder = _embedder(config, models)
-    options = {engine.name: engine_options(engine, resolve(engine.model, models)) for engine in config.engine}
-    engines = {name: EngineClient(each) for name, each in options.items()}
-    for client in engines.values():
-        stack.push_async_callback(client.aclose)
-    if embedder is not None:
-        stack.push_async_callback(embedder.aclose)
-        await embedder.start()
-    with loading_bars() as bar:
-        await asyncio.gather(*(client.start(bar(name)) for name, client in engines.items()))
+    """Providers' backends, and models of this process only where there are some: they are what makes it large."""
+    engines: dict[str, EngineClient] = {}
+    embedder: Embedder | None = None
+    if config.engine or needs_embedder(config):
+        from gateway.local_models import open_local_models
+
+        engines, embedder = await open_local_models(config, models, stack)
     backends = Backends(engines, embedder)
     stack.push_async_callback(backends.aclose)
-    if engines or embedder:
-        log.info("models loaded in %.1f s", time.perf_counter() - started)
     return backends
 
 
-def _embedder(config: Config, models: Path) -> Embedder | None:
-    if not needs_embedder(config):
-        return None
-    section = config.embedding
-    path = resolve(section.model, models)
-    return Embedder(path, max_batch_size=section.max_batch_size, max_wait_ms=section.max_wait_ms)
-
-
-async def _open_cache(config: Config, embedder: Embedder | None, stack: AsyncExitStack) -> SemanticCache:
+async def _open_cache(config: Config, embedder: "Embedder | None", stack: AsyncExitStack) -> SemanticCache:
     shared = RedisExactStore(config.store.redis_url, config.cache.ttl_s) if config.store.redis_url else None
     if shared is not None:
         stack.push_async_callback(shared.aclose)
     cache = SemanticCache(_cache_options(config.cache), embedder, shared)
     stack.push_async_callback(cache.aclose)
     return cache
-
-
-def _heads(embedder: Embedder | None) -> Heads:
-    """The operator's own head, else the shipped one; without a fitting embedder, text features decide."""
-    own = home() / "heads.npz"
-    embedder_id = embedder.id if embedder is not None else None
-    try:
-        return load(own, embedder_id) if own.exists() else load_shipped(embedder_id)
-    except HeadMismatch as error:
-        log.warning("%s; until then the router decides from the text's features alone", error)
-        return load_shipped(None)
 
 
 def _metrics(ledger: Ledger, cache: SemanticCache, backends: Backends) -> Metrics:

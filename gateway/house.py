@@ -1,7 +1,7 @@
 """All parts of a running gateway, as the pipeline finds them. Built by `gateway.build`, served by `gateway.app`."""
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from gateway.allowed import may_use, narrowed, narrows_models
 from gateway.batches.batches import Batches
@@ -20,8 +20,10 @@ from gateway.tenants.limits import Limiter
 from gateway.tenants.outbox import Outbox
 from gateway.tenants.types import Scope
 from gateway.upstream.backends import Backends
-from routing.router import Router
 from semcache.cache import SemanticCache
+
+if TYPE_CHECKING:
+    from routing.router import Router
 
 MAX_NARROWED = 1000  # routers for scopes that are remembered
 
@@ -32,10 +34,10 @@ class Snapshot:
 
     config: Config
     catalog: Catalog
-    router: Router | None  # None without tiers
-    _narrowed: dict[Any, Router | None] = field(default_factory=dict)  # by models and tiers of a scope
+    router: "Router | None"  # None without tiers
+    _narrowed: "dict[Any, Router | None]" = field(default_factory=dict)  # by models and tiers of a scope
 
-    def router_for(self, scope: Scope | None) -> Router | None:
+    def router_for(self, scope: Scope | None) -> "Router | None":
         """The router over what a key's scope leaves; None without tiers, and where it leaves nothing."""
         if self.router is None or scope is None or not narrows_models(scope):
             return self.router

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from routing.errors import HeadMismatch
 from routing.signals import FEATURES, FOREIGN_SHARE, Features
-from routing.types import Vector
+from routing.vector import Vector
 
 SHIPPED = Path(__file__).parent / "data" / "heads.npz"
 

@@ -1,12 +1,12 @@
-"""What crosses the router's border."""
+"""What crosses the router's border. Imports no numpy."""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
-Vector = npt.NDArray[np.float32]  # (d,), L2-normalised
+if TYPE_CHECKING:
+    from routing.vector import Vector
 
 
 class Tier(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +51,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     """A request as the router sees it: the user's own last turn, not the constant system prompt."""
 
     text: str
-    embedding: Vector | None = None
+    embedding: "Vector | None" = None
     num_tokens: int = 0  # of the whole request, estimated
     at_least: int | None = None  # tokens it surely has: what a context must hold. None: as estimated
     needs: frozenset[str] = frozenset()

@@ -8,13 +8,12 @@ import asyncio
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from semcache.admission import check_options, check_threshold, entry_bytes, refusal
 from semcache.guards import veto
-from semcache.index import require_faiss
 from semcache.patience import PatientEmbedder
 from semcache.shelf import Entry, Shelf
 from semcache.text import Text
@@ -27,9 +26,11 @@ from semcache.types import (
     Question,
     StoredAnswer,
     TextEmbedder,
-    Vector,
     Verifier,
 )
+
+if TYPE_CHECKING:
+    from semcache.vector import Vector
 
 MAX_REVOKED = 10_000  # invalidated ids that are remembered against copies in the shared store
 MB = 1024 * 1024
@@ -114,7 +115,7 @@ class SemanticCache:
         threshold = self._options.similarity_threshold if override is None else override
         return await self._semantic(question, vector, threshold)
 
-    async def embed(self, text: str) -> Vector | None:
+    async def embed(self, text: str) -> "Vector | None":
         """The (d,) embedding of a text within the time budget; None if there is none to be had."""
         if self._embedder is None or not text:
             return None
@@ -168,7 +169,7 @@ class SemanticCache:
             return None
         return answer
 
-    async def _semantic(self, question: Question, vector: Vector, threshold: float) -> Lookup:
+    async def _semantic(self, question: Question, vector: "Vector", threshold: float) -> Lookup:
         """The nearest stored question that is near enough, alive, and passes guards and verifier."""
         nearest = self._shelf.nearest(question.partition, vector, self._options.num_candidates)
         if not nearest:
@@ -210,7 +211,7 @@ class SemanticCache:
             self._vetoes[refused] += 1
         return refused
 
-    async def admit(self, question: Question, answer: StoredAnswer, embedding: Vector | None) -> str:
+    async def admit(self, question: Question, answer: StoredAnswer, embedding: "Vector | None") -> str:
         """Stores an answer, in place of one to the same exact key. Returns "stored", or why it was not.
 
         `embedding` is (d,) float32 of length 1, as `lookup` gave it; CacheError for another shape or length. None
@@ -298,6 +299,8 @@ class SemanticCache:
     def _checked(self, options: CacheOptions) -> CacheOptions:
         check_options(options)
         if self._embedder is not None and options.semantic:
+            from semcache.index import require_faiss  # numpy comes with it
+
             require_faiss()
         return options
 

@@ -11,12 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from semcache.errors import EmbedderError
 from semcache.sentence_model import SentenceModel
-
-Vectors = npt.NDArray[np.float32]  # (n, d), rows of length 1
+from semcache.vector import Vectors
 
 
 class _Waiting:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semcache.errors import CacheError
-from semcache.types import Vector
+from semcache.vector import Vector
 
 SHRINK_BELOW = 0.5  # a partition with fewer live rows than this share of its largest size is rebuilt
 MIN_ROWS_TO_SHRINK = 256

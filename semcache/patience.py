@@ -8,9 +8,13 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from semcache.errors import EmbedderError
-from semcache.types import TextEmbedder, Vector
+from semcache.types import TextEmbedder
+
+if TYPE_CHECKING:
+    from semcache.vector import Vector
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +32,7 @@ class PatientEmbedder:
         self._rests_until = 0.0
         self._clock = clock
 
-    async def embed(self, text: str, timeout_s: float) -> Vector | str:
+    async def embed(self, text: str, timeout_s: float) -> "Vector | str":
         """The (d,) vector, or "embedder-timeout", "embedder-error", "embedder-resting"."""
         if self._in_a_row >= MAX_FAILURES:
             if self._clock() < self._rests_until:

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from semcache.errors import EmbedderError
+from semcache.vector import Vectors
 
 WEIGHT_SUFFIXES = {".safetensors", ".bin"}
 MAX_CHARS_PER_TOKEN = 64  # text beyond `max_tokens` times this is not even tokenized
@@ -63,7 +63,7 @@ class SentenceModel:
 
                 pack_linears(self._model[0])
 
-    def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+    def encode(self, texts: Sequence[str]) -> Vectors:
         """(n,) texts -> (n, d) float32, each row of length 1, in one run of the model."""
         import torch
 

@@ -5,10 +5,14 @@ Keeps texts, vectors and the byte budget in step: an entry that leaves takes its
 
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from semcache.admission import entry_bytes
-from semcache.index import VectorIndex
-from semcache.types import Question, StoredAnswer, Vector
+from semcache.types import Question, StoredAnswer
+
+if TYPE_CHECKING:
+    from semcache.index import VectorIndex
+    from semcache.vector import Vector
 
 
 class Entry:
@@ -48,14 +52,14 @@ class Shelf:
     def by_id(self, entry_id: str) -> Entry | None:
         return self._by_id.get(entry_id)
 
-    def nearest(self, partition: bytes, vector: Vector, k: int) -> list[tuple[Entry, float]]:
+    def nearest(self, partition: bytes, vector: "Vector", k: int) -> list[tuple[Entry, float]]:
         """The at most `k` entries of the partition whose questions are nearest, with their cosines, nearest first."""
         if self.vectors is None:
             return []
         found = self.vectors.search(partition, vector, k)
         return [(self._by_number[neighbour.number], neighbour.similarity) for neighbour in found]
 
-    def vector_of(self, question: Question, embedder_id: str) -> Vector | None:
+    def vector_of(self, question: Question, embedder_id: str) -> "Vector | None":
         """The (d,) vector by which this very question is found already; None if it is not, or by another embedder."""
         entry = self._by_key.get(question.exact_key)
         if entry is None or entry.question != question:
@@ -70,7 +74,7 @@ class Shelf:
             self._by_key.move_to_end(entry.question.exact_key)
 
     def add(
-        self, question: Question, answer: StoredAnswer, vector: Vector | None = None, embedder_id: str = ""
+        self, question: Question, answer: StoredAnswer, vector: "Vector | None" = None, embedder_id: str = ""
     ) -> Entry:
         """Takes the place of an entry with the same key or id, then evicts what exceeds the budget.
 
@@ -80,6 +84,8 @@ class Shelf:
         entry = Entry(self._next_number, question, answer, entry_bytes(question, answer, vector))
         if vector is not None:
             if self.vectors is None or self.vectors.embedder_id != embedder_id:
+                from semcache.index import VectorIndex  # FAISS and numpy come with it
+
                 self.vectors = VectorIndex(embedder_id, vector.shape[0])
             self.vectors.add(entry.number, question.partition, vector)
         self._next_number += 1

@@ -1,13 +1,12 @@
-"""What crosses the cache's border. Imports neither torch nor FAISS."""
+"""What crosses the cache's border. Imports neither torch nor FAISS, nor numpy."""
 
 from collections.abc import Callable, Sequence
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
-Vector = npt.NDArray[np.float32]  # (d,), L2-normalised
+if TYPE_CHECKING:
+    from semcache.vector import Vector, Vectors
 
 Outcome = Literal["hit-exact", "hit-semantic", "miss", "bypass"]
 
@@ -61,7 +60,7 @@ class Lookup(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     answer: StoredAnswer | None = None
     similarity: float | None = None  # of the served answer's question; on a miss, of the best one that was refused
     threshold: float | None = None  # that it was held against
-    embedding: Vector | None = None
+    embedding: "Vector | None" = None
 
 
 class CacheStats(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,7 +89,7 @@ class TextEmbedder(Protocol):
     def id(self) -> str: ...
     @property
     def dimension(self) -> int: ...
-    async def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]: ...  # (n, d), rows of length 1
+    async def embed(self, texts: Sequence[str]) -> "Vectors": ...
     def fits(self, text: str) -> bool: ...  # False: the end of the text has no influence on the vector
 
 

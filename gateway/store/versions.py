@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable
 from typing import Literal
 
 from sqlalchemy import select
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.store.database import Database
 from gateway.store.errors import StoreError
+from gateway.store.insert import insert_into
 from gateway.store.tables import versions
 
 Topic = Literal["tenants", "prices", "erasures", "budgets"]
@@ -19,9 +19,8 @@ log = logging.getLogger("tollhouse.store")
 
 async def bump(connection: AsyncConnection, topic: Topic) -> None:
     """In the transaction of the change itself, so that nobody sees the number before the change."""
-    insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
     await connection.execute(
-        insert(versions)
+        insert_into(versions, connection.dialect)
         .values(topic=topic, version=1)
         .on_conflict_do_update(index_elements=[versions.c.topic], set_={"version": versions.c.version + 1})
     )

@@ -3,16 +3,17 @@
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from engine.client import EngineClient
 from gateway.config import EMBEDDER, ProviderConfig
 from gateway.upstream.anthropic_backend import AnthropicBackend
 from gateway.upstream.azure_backend import AzureBackend
-from gateway.upstream.embedder_backend import EmbedderBackend
-from gateway.upstream.engine_backend import EngineBackend
 from gateway.upstream.http_backend import HttpBackend
 from gateway.upstream.types import Backend
-from semcache.embedder import Embedder
+
+if TYPE_CHECKING:
+    from engine.client import EngineClient
+    from semcache.embedder import Embedder
 
 log = logging.getLogger("tollhouse.upstream")
 
@@ -22,11 +23,17 @@ LINGER_S = 600.0  # a provider that was replaced may have answers under way
 
 
 class Backends:
-    def __init__(self, engines: Mapping[str, EngineClient], embedder: Embedder | None) -> None:
+    def __init__(self, engines: "Mapping[str, EngineClient]", embedder: "Embedder | None") -> None:
         self.engines = engines
         self.embedder = embedder
-        self._local: dict[str, Backend] = {name: EngineBackend(name, client) for name, client in engines.items()}
+        self._local: dict[str, Backend] = {}
+        if engines:
+            from gateway.upstream.engine_backend import EngineBackend
+
+            self._local = {name: EngineBackend(name, client) for name, client in engines.items()}
         if embedder is not None:
+            from gateway.upstream.embedder_backend import EmbedderBackend  # numpy comes with it
+
             self._local[EMBEDDER] = EmbedderBackend(EMBEDDER, embedder)
         self._providers: Providers = {}
         self._leaving: set[asyncio.Task[None]] = set()

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from gateway.wire.chat import parse_chat
 from gateway.wire.completions import parse_completion
-from semcache.types import Question, StoredAnswer, Vector
+from semcache.types import Question, StoredAnswer
+from semcache.vector import Vector
 from tests.faults.misbehaving import Wire
 from tests.faults.misbehaviours import completion
 from tests.gateway.conftest import OpenGate

@@ -9,7 +9,8 @@ import pytest
 from routing.heads import Heads, Meta, load_shipped
 from routing.router import Router
 from routing.signals import FEATURES
-from routing.types import Candidate, Policy, Tier, Vector
+from routing.types import Candidate, Policy, Tier
+from routing.vector import Vector
 
 TASKS = ("chat", "code", "maths")
 DIMENSION = 4

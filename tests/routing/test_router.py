@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from routing.errors import NoCapableModel, PolicyError, UnknownTier
 from routing.heads import Heads, load_shipped
 from routing.router import Router
-from routing.types import Candidate, Policy, Prompt, Rule, Tier, Vector
+from routing.types import Candidate, Policy, Prompt, Rule, Tier
+from routing.vector import Vector
 
 if TYPE_CHECKING:
     from semcache.sentence_model import SentenceModel

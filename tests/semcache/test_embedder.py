@@ -178,3 +178,8 @@ def test_importing_the_cache_imports_no_heavy_module() -> None:
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.strip() == "[]"
+
+
+def test_exact_repeats_need_no_numpy() -> None:
+    code = "import sys, semcache.cache, semcache.store.redis; print('numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

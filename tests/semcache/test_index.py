@@ -7,7 +7,7 @@ import pytest
 
 from semcache.errors import CacheError
 from semcache.index import VectorIndex
-from semcache.types import Vector
+from semcache.vector import Vector
 
 D = 32
 
