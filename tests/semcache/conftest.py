@@ -1,7 +1,7 @@
 """What the cache's tests share: a real embedder, a cache in front of it, questions and answers."""
 
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +10,16 @@ from semcache.cache import SemanticCache
 from semcache.embedder import Embedder
 from semcache.key import digest
 from semcache.sentence_model import SentenceModel
-from semcache.types import CacheOptions, Question, StoredAnswer
+from semcache.types import CacheOptions, Lookup, Question, StoredAnswer
+
+Ask = Callable[..., Question]
+Reply = Callable[..., StoredAnswer]
+CacheOf = Callable[..., SemanticCache]
+Remember = Callable[..., Awaitable[StoredAnswer]]
+
+
+def outcome(found: Lookup) -> tuple[str, str]:
+    return found.outcome, found.reason
 
 
 @pytest.fixture(scope="session")
@@ -31,7 +40,7 @@ async def embedder(
 
 
 @pytest.fixture
-def ask() -> Callable[..., Question]:
+def ask() -> Ask:
     """A question of a partition; other partitions are other tenants, system prompts, histories, models."""
 
     def make(text: str, *partition: object) -> Question:
@@ -41,7 +50,7 @@ def ask() -> Callable[..., Question]:
 
 
 @pytest.fixture
-def reply() -> Callable[..., StoredAnswer]:
+def reply() -> Reply:
     """An answer to a question, with the question's text as its id and body unless told otherwise."""
 
     def make(
@@ -62,10 +71,23 @@ def reply() -> Callable[..., StoredAnswer]:
 
 
 @pytest.fixture
-def cache_of(embedder: Embedder) -> Callable[..., SemanticCache]:
+def cache_of(embedder: Embedder) -> CacheOf:
     """A cache with these options over the real embedder."""
 
     def make(**options: object) -> SemanticCache:
         return SemanticCache(CacheOptions(embed_timeout_s=60.0, **options), embedder)  # type: ignore[arg-type]
 
     return make
+
+
+@pytest.fixture
+def remember(reply: Reply) -> Remember:
+    """Asks, misses, and stores an answer, as a gateway does."""
+
+    async def do(cache: SemanticCache, question: Question, body: bytes = b"", **fields: object) -> StoredAnswer:
+        missed = await cache.lookup(question)
+        answer = reply(question, body, **fields)
+        await cache.admit(question, answer, missed.embedding)
+        return answer
+
+    return do

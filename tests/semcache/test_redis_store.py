@@ -2,7 +2,7 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,12 +15,10 @@ from semcache.errors import StoreError
 from semcache.store import redis as redis_store
 from semcache.store.redis import PREFIX, RedisExactStore
 from semcache.types import CacheOptions, Question, StoredAnswer
+from tests.semcache.conftest import Ask, Reply
 from tests.support.redis_line import line_before
 
 pytestmark = pytest.mark.anyio
-
-Ask = Callable[..., Question]
-Reply = Callable[..., StoredAnswer]
 
 
 @pytest.fixture
