@@ -12,7 +12,7 @@ from gateway.ledger.ledger import Ledger
 from gateway.ledger.prices import PriceBook
 from gateway.ledger.progress import Mark
 from gateway.ledger.records import AttemptRecord, RequestRecord, Status
-from gateway.ledger.savings import Savings, compare
+from gateway.ledger.savings import NONE, Savings, compare
 from gateway.passage import Passage
 from gateway.telemetry.log import log_request
 from gateway.telemetry.metrics import Metrics
@@ -63,14 +63,14 @@ class Bookkeeper:
         if not attempt.usage.total_tokens and _may_have_run(attempt):
             least = replace(attempt.usage, prompt_tokens=prompt_tokens(passage.inference), estimated=True)
             attempt = replace(attempt, usage=least)
-        cost = self._prices.cost_nanousd(attempt.model, attempt.usage, provider=attempt.provider)
+        cost = self._prices.price_at(attempt.model, attempt.provider).cost_nanousd(attempt.usage)
         if passage.batch is not None:
             cost = passage.batch.of(cost)
-        passage.attempts.append(replace(attempt, cost_nanousd=cost))
+        passage.add(replace(attempt, cost_nanousd=cost))
 
     def correct(self, passage: Passage, usage: Usage) -> None:
         """Puts an estimate where the last attempt's backend reported no usage."""
-        attempt = passage.attempts.pop()
+        attempt = passage.take_back()
         usage = replace(usage, compute_us=attempt.usage.compute_us)
         self.attempt_closed(passage, replace(attempt, usage=usage))
 
@@ -119,32 +119,27 @@ class Bookkeeper:
 
     def _served(self, passage: Passage, status: Status) -> dict[str, Any]:
         """Fields of the record. Failed attempts are paid for too, and only a whole answer saves anything."""
-        attempts = tuple(passage.attempts)
-        if not attempts:
+        if not passage.attempts:
             return {}
-        last = attempts[-1]
-        savings = (
-            Savings() if status != "ok" else self._compare(passage, last.model, last.provider, last.usage, hit=False)
-        )
+        last = passage.attempts[-1]
+        savings = self._compare(passage, last.model, last.provider, last.usage, hit=False) if status == "ok" else NONE
         return {
             "model": last.model,
             "provider": last.provider,
             "usage": last.usage,
-            "cost_nanousd": sum(attempt.cost_nanousd for attempt in attempts),
+            "cost_nanousd": passage.cost_nanousd,
             "baseline_model": savings.baseline_model,
             "baseline_cost_nanousd": savings.baseline_cost_nanousd,
             "saved_by_routing_nanousd": savings.saved_by_routing_nanousd,
-            "attempts": attempts,
+            "attempts": tuple(passage.attempts),
         }
 
     def _compare(self, passage: Passage, model: str, provider: str, usage: Usage, *, hit: bool) -> Savings:
         """What generates text is compared with the tenant's baseline model; all else has no alternative."""
-        baseline = passage.principal.tenant.baseline_model or self.baseline_model
-        if passage.inference.endpoint not in GENERATING:
-            baseline = ""
-        savings = compare(
-            self._prices, model=model, provider=provider, usage=usage, baseline_model=baseline or None, hit=hit
-        )
+        baseline = None
+        if passage.inference.endpoint in GENERATING:
+            baseline = passage.principal.tenant.baseline_model or self.baseline_model or None
+        savings = compare(self._prices, model=model, provider=provider, usage=usage, baseline_model=baseline, hit=hit)
         return savings if passage.batch is None else savings.scaled(passage.batch.of)
 
 

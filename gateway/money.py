@@ -1,9 +1,12 @@
 """Nano-dollars in, text out. Money is an integer everywhere else."""
 
+from functools import lru_cache
+
 NANO = 1_000_000_000
 WHOLE_PPM = 1_000_000
 
 
+@lru_cache(maxsize=1024)  # an answer's cost is told to its client and to the log
 def dollars(nanousd: int) -> str:
     """Exact decimal dollars without an exponent: 1234 is "0.000001234", two billion is "2.0"."""
     if not nanousd:

@@ -15,13 +15,15 @@ class Syncer:
         self._retired: list[int] = []
         self._lock = threading.Lock()
         self._dirty = threading.Event()
+        self._touched = False  # asking the event costs a call
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="journal fsync", daemon=True)
         self._thread.start()
 
     def touch(self, fd: int) -> None:
         self._fd = fd
-        if not self._dirty.is_set():
+        if not self._touched:
+            self._touched = True
             self._dirty.set()
 
     def retire(self, fd: int) -> None:
@@ -42,6 +44,7 @@ class Syncer:
             self._dirty.wait()
             self._stop.wait(self._interval_s)
             self._dirty.clear()
+            self._touched = False
             self._sync()
         self._sync()
 

@@ -13,6 +13,8 @@ import os
 import time
 from pathlib import Path
 
+import msgspec
+
 from gateway.ids import new_id
 from gateway.ledger.errors import LedgerError
 from gateway.ledger.fsync import Syncer
@@ -34,16 +36,13 @@ class Segment:
         self.unread_from: int | None = None  # from here on, settled records are in no memory and have to be read again
 
 
-class Hold:
+class Hold(msgspec.Struct, eq=False):
     """What the journal keeps for one request."""
 
-    __slots__ = ("frames", "offset", "request_id", "segments")
-
-    def __init__(self, request_id: str) -> None:
-        self.request_id = request_id
-        self.segments: list[Segment] = []
-        self.frames: list[bytes] = []  # not written yet
-        self.offset = 0  # of the last frame, in the last segment
+    request_id: str
+    segments: list[Segment] = []
+    frames: list[bytes] = []  # not written yet
+    offset: int = 0  # of the last frame, in the last segment
 
 
 class Journal:
@@ -64,6 +63,7 @@ class Journal:
         except OSError as error:
             raise LedgerError(f"the journal can't be written in {folder}: {error.strerror}") from error
         self._syncer = Syncer(fsync_ms / 1000, self._sync_failed) if fsync_ms else None
+        self._sync = self._syncer.touch if self._syncer is not None else os.fsync
 
     @property
     def num_segments(self) -> int:
@@ -145,23 +145,19 @@ class Journal:
             self._unwritten[hold.request_id] = hold
 
     def _write(self, hold: Hold, frame: bytes) -> bool:
-        segment = self._segments[-1]
+        segment, size = self._segments[-1], len(frame)
         try:
             if segment.size >= self._segment_bytes:
                 segment = self._rotate()  # if it fails, so does this write, and both are tried again
-            written = os.write(segment.fd, frame)
-            if written != len(frame):
+            if os.write(segment.fd, frame) != size:
                 os.ftruncate(segment.fd, segment.size)  # half a frame would hide all that follow
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             hold.offset = segment.size
-            segment.size += len(frame)
+            segment.size += size
             if segment not in hold.segments:
                 hold.segments.append(segment)
                 segment.num_holds += 1
-            if self._syncer is not None:
-                self._syncer.touch(segment.fd)
-            else:
-                os.fsync(segment.fd)
+            self._sync(segment.fd)
         except OSError as error:
             self._write_failed(error)
             return False

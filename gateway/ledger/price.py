@@ -36,12 +36,14 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
         completion's: each is billed once, at its own price. Counts that contradict each other are held to that.
         """
         if self.hour is not None:
-            return _divide_half_up(max(0, usage.compute_us) * self.hour, _US_PER_HOUR)
-        prompt, completion = max(0, usage.prompt_tokens), max(0, usage.completion_tokens)
+            return (max(0, usage.compute_us) * self.hour + _US_PER_HOUR // 2) // _US_PER_HOUR
+        prompt, completion = usage.prompt_tokens, usage.completion_tokens
+        if prompt < 0 or completion < 0:
+            prompt, completion = max(0, prompt), max(0, completion)
         exact = prompt * self.input + completion * self.output
         if usage.cached_tokens or usage.cache_write_tokens or usage.reasoning_tokens:
             exact += self._of_parts(usage, prompt, completion)
-        return _divide_half_up(exact, _MTOK)
+        return (exact + _MTOK // 2) // _MTOK
 
     def _of_parts(self, usage: Usage, prompt: int, completion: int) -> int:
         """What the parts that have prices of their own cost more than the rest, or less."""
@@ -63,7 +65,3 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
 
 def _or(amount: int | None, other: int) -> int:
     return other if amount is None else amount
-
-
-def _divide_half_up(amount: int, by: int) -> int:
-    return (2 * amount + by) // (2 * by)

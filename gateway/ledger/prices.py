@@ -25,6 +25,7 @@ _MAX_RESOLVED = 4096  # names come from clients: the memory of globs resolved ha
 
 
 _UNKNOWN = Price(known=False)
+_NO_HISTORY = [(0.0, _UNKNOWN)]
 Dollars = float | str | Decimal
 History = list[tuple[float, Price]]  # valid from (seconds since the epoch), oldest first
 
@@ -59,8 +60,8 @@ class PriceBook:
         history = self._resolved.get(model)
         if history is None:
             history = self._resolve(model)
-        if not history:
-            return _UNKNOWN
+        if len(history) == 1:
+            return history[0][1]
         moment = time.time() if at is None else at
         for valid_from, price in reversed(history):
             if valid_from <= moment:
@@ -69,9 +70,13 @@ class PriceBook:
 
     def cost_nanousd(self, model: str, usage: Usage, at: float | None = None, *, provider: str = "") -> int:
         """At the provider's own price for the model, if it has one."""
+        return self.price_at(model, provider, at).cost_nanousd(usage)
+
+    def price_at(self, model: str, provider: str, at: float | None = None) -> Price:
+        """The provider's own for the model, if it has one."""
         if self._places and (own := place_name(model, provider)) in self._places:
             model = own
-        return self.price(model, at).cost_nanousd(usage)
+        return self.price(model, at)
 
     def dearest_nanousd(self, models: Sequence[str], usage: Usage) -> int:
         """The most that it may cost at any of these models, wherever they run."""
@@ -103,7 +108,7 @@ class PriceBook:
         history = self._history.get(model)
         if history is None:
             glob = next((glob for glob in self._globs if fnmatchcase(model, glob)), None)
-            history = self._history[glob] if glob is not None else []
+            history = self._history[glob] if glob is not None else _NO_HISTORY
             if glob is None:
                 log.warning("there is no price for the model %r: it is booked as free", model)
         if len(self._resolved) >= _MAX_RESOLVED:

@@ -36,6 +36,9 @@ class Savings(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         )
 
 
+NONE = Savings()
+
+
 def compare(
     prices: PriceBook,
     *,
@@ -50,12 +53,13 @@ def compare(
 
     A baseline without a price is no baseline, nor is one paid by the hour: nobody knows how long it would have taken.
     """
-    serving = prices.cost_nanousd(model, usage, at, provider=provider)
+    price = prices.price_at(model, provider, at)
+    serving = price.cost_nanousd(usage)
     cached = serving if hit else 0
     baseline = prices.price(baseline_model, at) if baseline_model else None
     if baseline is None or not baseline.known or baseline.hour is not None:
         return Savings(serving_cost_nanousd=serving, saved_by_cache_nanousd=cached)
-    would_cost = baseline.cost_nanousd(usage)
+    would_cost = serving if baseline is price else baseline.cost_nanousd(usage)
     return Savings(
         serving_cost_nanousd=serving,
         baseline_model=baseline_model,

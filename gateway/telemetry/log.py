@@ -3,6 +3,7 @@
 import logging
 import sys
 from datetime import UTC, datetime
+from operator import attrgetter
 
 import msgspec
 
@@ -67,6 +68,28 @@ class RefusalLine(msgspec.Struct, frozen=True):
     event: str = "refusal"
 
 
+_AS_RECORDED = {  # the line's fields, and where they are in the record
+    "request_id": "id",
+    "tenant_id": "tenant_id",
+    "key_id": "key_id",
+    "endpoint": "endpoint",
+    "requested_model": "requested_model",
+    "status": "status",
+    "http_status": "http_status",
+    "cache": "cache",
+    "error_code": "error_code",
+    "model": "model",
+    "provider": "provider",
+    "tier": "tier",
+    "route": "route_reason",
+    "cache_reason": "cache_reason",
+    "stream": "stream",
+    "prompt_tokens": "usage.prompt_tokens",
+    "completion_tokens": "usage.completion_tokens",
+    "cached_tokens": "usage.cached_tokens",
+    "usage_estimated": "usage.estimated",
+}
+_recorded = attrgetter(*_AS_RECORDED.values())
 _encoder = msgspec.json.Encoder()
 _newline = b"\n"
 
@@ -105,33 +128,15 @@ def _write(line: msgspec.Struct) -> None:
 
 
 def _line(record: RequestRecord) -> RequestLine:
-    usage = record.usage
+    similarity, ttft_ms = record.similarity, record.ttft_ms
     return RequestLine(
-        time=datetime.fromtimestamp(record.started_at, UTC).isoformat(timespec="milliseconds"),
+        **dict(zip(_AS_RECORDED, _recorded(record), strict=True)),
+        time=datetime.fromtimestamp(record.started_at, UTC).isoformat("T", "milliseconds"),
         event="request",
-        request_id=record.id,
-        tenant_id=record.tenant_id,
-        key_id=record.key_id,
-        endpoint=record.endpoint,
-        requested_model=record.requested_model,
-        status=record.status,
-        http_status=record.http_status,
         latency_ms=round(record.latency_ms, 3),
-        cache=record.cache,
         cost_usd=dollars(record.cost_nanousd),
         saved_usd=dollars(record.saved_by_cache_nanousd + record.saved_by_routing_nanousd),
-        error_code=record.error_code,
-        model=record.model,
-        provider=record.provider,
-        tier=record.tier,
-        route=record.route_reason,
-        cache_reason=record.cache_reason,
-        similarity=None if record.similarity is None else round(record.similarity, 4),
-        stream=record.stream,
-        ttft_ms=None if record.ttft_ms is None else round(record.ttft_ms, 3),
-        prompt_tokens=usage.prompt_tokens,
-        completion_tokens=usage.completion_tokens,
-        cached_tokens=usage.cached_tokens,
-        usage_estimated=usage.estimated,
+        similarity=None if similarity is None else round(similarity, 4),
+        ttft_ms=None if ttft_ms is None else round(ttft_ms, 3),
         attempts=len(record.attempts),
     )

@@ -9,13 +9,14 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
-from gateway.ledger.records import AttemptRecord, RequestRecord
+from gateway.ledger.records import RequestRecord
 from gateway.money import NANO
 from gateway.telemetry.series import LATENCY_BUCKETS, TTFT_BUCKETS, AttemptSeries, Histogram, RequestSeries, merged
 
 MAX_MODELS = 50  # a name that matched a glob is the client's choice: beyond so many, it counts as "other"
 OTHER = "other"
 
+Combination = tuple[str, int, str, str | None, str | None]  # the same as in a record
 RequestKey = tuple[str, str, str, str, str]  # endpoint, status, cache, tier, model
 AttemptKey = tuple[str, str, str]  # model, provider, status
 
@@ -30,6 +31,8 @@ class Metrics:
     def __init__(self) -> None:
         self._requests: dict[RequestKey, RequestSeries] = {}
         self._attempts: dict[AttemptKey, AttemptSeries] = {}
+        self._met: dict[Combination, RequestSeries] = {}
+        self._called: dict[AttemptKey, AttemptSeries] = {}
         self._models: set[str] = set()
         self._refusals: dict[tuple[int, str], int] = {}
         self._sources: list[Callable[[], Iterator[Metric]]] = []
@@ -40,10 +43,8 @@ class Metrics:
 
     def observe(self, record: RequestRecord) -> None:
         """Called once for each request, on the event loop."""
-        key = (record.endpoint, str(record.http_status), record.cache, record.tier or "", self._model(record.model))
-        series = self._requests.get(key)
-        if series is None:
-            series = self._requests[key] = RequestSeries()
+        key = (record.endpoint, record.http_status, record.cache, record.tier, record.model)
+        series = self._met.get(key) or self._meet(key)
         series.num_requests += 1
         series.latency.observe(record.latency_ms / 1000)
         if record.ttft_ms is not None and record.attempts:
@@ -52,7 +53,8 @@ class Metrics:
         series.saved_by_cache_nanousd += record.saved_by_cache_nanousd
         series.saved_by_routing_nanousd += record.saved_by_routing_nanousd
         for attempt in record.attempts:
-            self._observe_attempt(attempt)
+            called = (attempt.model, attempt.provider, attempt.status)
+            (self._called.get(called) or self._call(called)).add(attempt.usage, attempt.cost_nanousd)
 
     def refuse(self, status: int, code: str) -> None:
         """A request that was turned away before it was anybody's: bad key, bad request, over a limit."""
@@ -99,16 +101,23 @@ class Metrics:
     def describe(self) -> list[Metric]:
         return []  # so that registering does not collect from parts that are not there yet
 
-    def _observe_attempt(self, attempt: AttemptRecord) -> None:
-        key = (self._model(attempt.model), attempt.provider, attempt.status)
-        series = self._attempts.get(key)
-        if series is None:
-            series = self._attempts[key] = AttemptSeries()
-        series.num_attempts += 1
-        series.prompt_tokens += attempt.usage.prompt_tokens
-        series.cached_tokens += attempt.usage.cached_tokens
-        series.completion_tokens += attempt.usage.completion_tokens
-        series.cost_nanousd += attempt.cost_nanousd
+    def _meet(self, key: Combination) -> RequestSeries:
+        """The series of such requests; it is remembered, but for names without end."""
+        endpoint, http_status, cache, tier, name = key
+        model = self._model(name)
+        series = self._requests.setdefault((endpoint, str(http_status), cache, tier or "", model), RequestSeries())
+        if model != OTHER:
+            self._met[key] = series
+        return series
+
+    def _call(self, key: AttemptKey) -> AttemptSeries:
+        """The same for such calls."""
+        name, provider, status = key
+        model = self._model(name)
+        series = self._attempts.setdefault((model, provider, status), AttemptSeries())
+        if model != OTHER:
+            self._called[key] = series
+        return series
 
     def _model(self, name: str | None) -> str:
         if name is None:

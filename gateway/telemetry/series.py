@@ -6,6 +6,8 @@ The event loop alone adds to them and reads them, so no lock is taken and one re
 from bisect import bisect_left
 from collections.abc import Iterable
 
+from gateway.wire.usage import Usage
+
 LATENCY_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 TTFT_BUCKETS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)
 
@@ -77,3 +79,10 @@ class AttemptSeries:
         self.cached_tokens = 0
         self.completion_tokens = 0
         self.cost_nanousd = 0
+
+    def add(self, usage: Usage, cost_nanousd: int) -> None:
+        self.num_attempts += 1
+        self.prompt_tokens += usage.prompt_tokens
+        self.cached_tokens += usage.cached_tokens
+        self.completion_tokens += usage.completion_tokens
+        self.cost_nanousd += cost_nanousd
