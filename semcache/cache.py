@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 MAX_REVOKED = 10_000  # invalidated ids that are remembered against copies in the shared store
 MB = 1024 * 1024
+EXACT_MISS = Lookup(outcome="miss", reason="exact-only")
 
 _decode_answer = msgspec.msgpack.Decoder(StoredAnswer).decode
 _encode_answer = msgspec.msgpack.Encoder().encode
@@ -91,16 +92,24 @@ class SemanticCache:
         if self._options.enabled and read:
             entry = self._shelf.by_key(question.exact_key)
             expired = entry is not None and self._dropped_as_expired(entry)
-            hit = await self._exact(question)
-            if hit is not None:
+            if entry is not None and not expired:
+                self._shelf.touch(entry)
+                return Lookup(outcome="hit-exact", reason="exact", answer=entry.answer)
+            if self._shared is not None and (hit := await self._exact_shared(question, self._shared)) is not None:
                 return hit
-        found = await self._beyond_exact(question, read, embed, override)
+        refused = self._refused(question, read)
+        if refused == "exact-only" and not embed:
+            found = EXACT_MISS
+        else:
+            found = await self._beyond_exact(question, refused, embed, override)
         if expired and found.outcome == "miss":
             return msgspec.structs.replace(found, reason="expired")
         return found
 
-    async def _beyond_exact(self, question: Question, read: bool, embed: bool, override: float | None) -> Lookup:
-        refused = self._refused(question, read)
+    async def _beyond_exact(
+        self, question: Question, refused: str | None, embed: bool, override: float | None
+    ) -> Lookup:
+        """`refused`: why the semantic tier may not answer, if it may not; the embedding may be wanted all the same."""
         outcome: Outcome = "bypass" if refused in ("disabled", "no-cache") else "miss"
         wanted = question.text if embed else refused == "no-cache" and self._lacks_vector(question)
         if refused is not None and not wanted:
@@ -146,17 +155,14 @@ class SemanticCache:
             return False
         return self._shelf.vector_of(question, self._embedder.embedder.id) is None
 
-    async def _exact(self, question: Question) -> Lookup | None:
-        entry = self._shelf.by_key(question.exact_key)
-        if entry is not None:
-            self._shelf.touch(entry)
-            return Lookup(outcome="hit-exact", reason="exact", answer=entry.answer)
-        raw = await self._shared.get(_shared_key(question)) if self._shared is not None else None
+    async def _exact_shared(self, question: Question, shared: ExactStore) -> Lookup | None:
+        raw = await shared.get(_shared_key(question))
         answer = self._usable(raw, question.owner) if raw is not None else None
         if answer is None:
             return None
-        if refusal(answer, entry_bytes(question, answer, None), self._options, self._clock()) is None:
-            self._shelf.add(question, answer)
+        size = entry_bytes(question, answer, None)
+        if refusal(answer, size, self._options, self._clock()) is None:
+            self._shelf.add(question, answer, size)
         return Lookup(outcome="hit-exact", reason="exact-shared", answer=answer)
 
     def _usable(self, raw: bytes, owner: str) -> StoredAnswer | None:
@@ -221,12 +227,13 @@ class SemanticCache:
             embedding = None
         elif embedding is None:
             embedding = self._shelf.vector_of(question, self._embedder.embedder.id)
-        refused = refusal(answer, entry_bytes(question, answer, embedding), self._options, self._clock())
+        size = entry_bytes(question, answer, embedding)
+        refused = refusal(answer, size, self._options, self._clock())
         if refused is not None:
             self._rejections[refused] += 1
             return refused
         embedder_id = self._embedder.embedder.id if self._embedder is not None else ""
-        self._shelf.add(question, answer, embedding, embedder_id)
+        self._shelf.add(question, answer, size, embedding, embedder_id)
         self._counts["admissions"] += 1
         if self._shared is not None:
             await self._shared.put(_shared_key(question), _encode_answer(answer))

@@ -7,7 +7,6 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from semcache.admission import entry_bytes
 from semcache.types import Question, StoredAnswer
 
 if TYPE_CHECKING:
@@ -74,14 +73,20 @@ class Shelf:
             self._by_key.move_to_end(entry.question.exact_key)
 
     def add(
-        self, question: Question, answer: StoredAnswer, vector: "Vector | None" = None, embedder_id: str = ""
+        self,
+        question: Question,
+        answer: StoredAnswer,
+        size: int,
+        vector: "Vector | None" = None,
+        embedder_id: str = "",
     ) -> Entry:
         """Takes the place of an entry with the same key or id, then evicts what exceeds the budget.
 
-        `vector` is (d,) float32 of length 1 and belongs to `embedder_id`; another embedder's first vector drops all
-        vectors so far, whose entries are then found by exact key only. Raises CacheError for a vector that can't be.
+        `size` is what it counts against the budget. `vector` is (d,) float32 of length 1 and belongs to `embedder_id`;
+        another embedder's first vector drops all vectors so far, whose entries are then found by exact key only. Raises
+        CacheError for a vector that can't be.
         """
-        entry = Entry(self._next_number, question, answer, entry_bytes(question, answer, vector))
+        entry = Entry(self._next_number, question, answer, size)
         if vector is not None:
             if self.vectors is None or self.vectors.embedder_id != embedder_id:
                 from semcache.index import VectorIndex  # FAISS and numpy come with it
