@@ -6,7 +6,7 @@ import ctypes
 import gc
 import logging
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -115,7 +115,7 @@ def _lifespan(
             worker = Worker(house, pipeline)
             stack.push_async_callback(worker.aclose)
             await worker.start()
-            _calm_garbage_collector()
+            stack.enter_context(_calm_garbage_collector())
             house.ready = True
             yield
             house.ready = False
@@ -123,13 +123,21 @@ def _lifespan(
     return run
 
 
-def _calm_garbage_collector() -> None:
+@contextlib.contextmanager
+def _calm_garbage_collector() -> Iterator[None]:
     """What lives as long as the process is looked at no more, and the rest less often: requests leave few cycles.
 
-    With Python's own thresholds, collections took a tenth of the proxy path's time and were its longest pauses.
+    With Python's own thresholds, collections took a tenth of the proxy path's time and were its longest pauses. At the
+    end all is as before: what is frozen at exit is never given back, and extension modules complain of that.
     """
+    thresholds = gc.get_threshold()
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
     with contextlib.suppress(OSError, AttributeError):  # glibc's alone: what the start needed and nobody does any more
         ctypes.CDLL(None).malloc_trim(0)
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*thresholds)

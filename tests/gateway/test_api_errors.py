@@ -19,13 +19,11 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def process_as_before() -> Iterator[None]:
-    """What an application sets for its whole process: the root logger, the garbage collector."""
-    root, thresholds = logging.getLogger(), gc.get_threshold()
+    """What an application sets for its whole process and beyond its own life: the root logger."""
+    root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield
     root.handlers[:], root.level = handlers, level
-    gc.unfreeze()
-    gc.set_threshold(*thresholds)
 
 
 @pytest.fixture
@@ -42,6 +40,19 @@ async def app(
     application = create_app(config)
     async with application.lifespan():
         yield application
+
+
+async def test_the_garbage_collector_is_calmed_as_long_as_the_application_lives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, process_as_before: None
+) -> None:
+    monkeypatch.setenv("TOLLHOUSE_HOME", str(tmp_path / "home"))
+    config = tmp_path / "config.toml"
+    config.write_text(CONFIG.replace("{upstream}", "http://localhost:9/v1"))
+    before = gc.get_threshold()
+    async with create_app(config).lifespan():
+        assert gc.get_freeze_count() > 0
+        assert gc.get_threshold()[0] == 50_000
+    assert (gc.get_threshold(), gc.get_freeze_count()) == (before, 0)
 
 
 async def request(app: Litestar, method: str, path: str, body: bytes = b"") -> Line:
