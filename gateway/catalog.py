@@ -6,14 +6,14 @@ from typing import Any
 
 import msgspec
 
-from gateway.config import AUTO, KINDS, Config, DeploymentConfig, ModelConfig, ModelKind
+from gateway.config import AUTO, KINDS, Config, DeploymentConfig, ModelConfig, ModelKind, ProviderConfig
 from gateway.errors import InvalidRequestError, NotFoundError
 from gateway.upstream.breaker import Breaker
 from gateway.upstream.deployment import Deployment
 from gateway.upstream.engine_fields import CAPABILITIES
 from gateway.upstream.fleet import Fleet
 from gateway.upstream.load import Load
-from gateway.upstream.types import Backend, Checkable
+from gateway.upstream.types import Backend, Checkable, Timeouts
 from routing.types import Candidate, Policy, Rule, Tier
 
 MAX_FLEETS = 1000  # names that a glob matched are the client's choice: the memory of them has to end somewhere
@@ -134,10 +134,20 @@ class Catalog:
             upstream_model=upstream_model,
             breaker=breaker,
             max_retries=provider.max_retries if provider else 0,
-            total_timeout_s=provider.total_timeout_s if provider else None,
+            timeouts=self._timeouts(name, provider) if provider else None,
             weight=place.weight,
             load=load,
             check=backend.check if asks and isinstance(backend, Checkable) else None,
+        )
+
+    def _timeouts(self, name: str, provider: ProviderConfig) -> Timeouts:
+        """The model's own, else its provider's."""
+        model = self._find(name)
+        assert model is not None
+        return Timeouts(
+            first_token_s=model.first_token_timeout_s or provider.first_token_timeout_s,
+            idle_s=model.idle_timeout_s or provider.idle_timeout_s,
+            total_s=model.total_timeout_s or provider.total_timeout_s,
         )
 
     def _memory(self, name: str, backend: Backend, upstream_model: str) -> tuple[Breaker, Load]:

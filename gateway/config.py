@@ -231,6 +231,9 @@ class ModelConfig(PricesConfig, frozen=True, kw_only=True):
     capabilities: tuple[str, ...] = ()
     context_tokens: PositiveInt | None = None
     max_output_tokens: PositiveInt | None = None
+    first_token_timeout_s: Positive | None = None  # these three: None: its provider's
+    idle_timeout_s: Positive | None = None
+    total_timeout_s: Positive | None = None
 
     @property
     def is_glob(self) -> bool:

@@ -13,6 +13,7 @@ def check_references(config: Config) -> None:
     faults = [
         *_names(config),
         *_models(config),
+        *_timeouts(config),
         *_prices(config),
         *_tiers(config),
         *_baseline(config),
@@ -55,6 +56,15 @@ def _models(config: Config) -> Iterator[str]:
             yield f"{where}: provider, engine and upstream_name stand in each of its deployments"
         else:
             yield from _deployments(config, where, model)
+
+
+def _timeouts(config: Config) -> Iterator[str]:
+    for index, model in enumerate(config.model):
+        if any(place.provider for place in model.places):
+            continue
+        for name in ("first_token_timeout_s", "idle_timeout_s", "total_timeout_s"):
+            if getattr(model, name) is not None:
+                yield f"model[{index}] ({model.name}).{name}: only a provider is waited for so long; an engine is ours"
 
 
 def _deployments(config: Config, where: str, model: ModelConfig) -> Iterator[str]:

@@ -45,6 +45,7 @@ async def _count(passage: Passage, snapshot: Snapshot, model: str) -> int:
                 request_id=passage.id,
                 inference=passage.inference,
                 upstream_model=deployment.upstream_model,
+                timeouts=deployment.timeouts,
                 longest_answer=snapshot.catalog.max_output_tokens(model),
             )
             try:

@@ -163,6 +163,7 @@ class Pipeline:
                 request_id=passage.id,
                 inference=passage.inference,
                 upstream_model=deployment.upstream_model,
+                timeouts=deployment.timeouts,
                 cache_salt=tenant.id,
                 fairness_key=tenant.id,
                 priority=BATCH_PRIORITY if passage.batch is not None else 0,

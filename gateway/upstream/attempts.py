@@ -53,8 +53,8 @@ async def run(
 
 
 def usual_deadline_s(fleets: Sequence[Fleet]) -> float:
-    own = (each.total_timeout_s or 0.0 for fleet in fleets for each in fleet.deployments)
-    return max(USUAL_TOTAL_S, *own) + MARGIN_S
+    own = (each.timeouts.total_s for fleet in fleets for each in fleet.deployments if each.timeouts is not None)
+    return max((USUAL_TOTAL_S, *own)) + MARGIN_S
 
 
 class _Attempts:

@@ -10,7 +10,7 @@ import msgspec
 from gateway.ledger.records import AttemptRecord, Status
 from gateway.upstream.breaker import Breaker
 from gateway.upstream.load import Load
-from gateway.upstream.types import Backend, Dispatch, Reply
+from gateway.upstream.types import Backend, Dispatch, Reply, Timeouts
 from gateway.wire.usage import Usage
 
 
@@ -21,7 +21,7 @@ class Deployment:
     upstream_model: str  # "": as the client wrote it, for a glob
     breaker: Breaker = field(default_factory=Breaker)
     max_retries: int = 0
-    total_timeout_s: float | None = None  # its backend's own limit; None: the usual one
+    timeouts: Timeouts | None = None  # of a model at a provider
     weight: float = 1.0
     load: Load = field(default_factory=Load)
     check: Callable[[], Awaitable[None]] | None = None  # is it well? Free of charge; raises UpstreamFailure

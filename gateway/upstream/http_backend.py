@@ -13,7 +13,7 @@ from gateway.upstream.formats import OPENAI, Format
 from gateway.upstream.native import refuse_lost
 from gateway.upstream.timer import PhaseTimer
 from gateway.upstream.transport import Body, Transport, transport_for
-from gateway.upstream.types import Outbound, Reply
+from gateway.upstream.types import Outbound, Reply, Timeouts
 from gateway.wire.inference import Inference
 from gateway.wire.splice import renamed, splice
 
@@ -50,6 +50,11 @@ class HttpBackend:
     def __init__(self, provider: ProviderConfig, transport: httpx.AsyncBaseTransport | None = None) -> None:
         self.name = provider.name
         self._provider = provider
+        self._timeouts = Timeouts(
+            first_token_s=provider.first_token_timeout_s,
+            idle_s=provider.idle_timeout_s,
+            total_s=provider.total_timeout_s,
+        )
         self._transport = transport or transport_for(provider.base_url, provider.max_connections)
         self._urls = {endpoint: _join(provider.base_url, path) for endpoint, path in self.paths.items()}
         self._models_url = _join(provider.base_url, "models")
@@ -72,43 +77,42 @@ class HttpBackend:
         return await self._call(outbound, *self.request(outbound))
 
     async def _call(self, outbound: Outbound, path: str, body: bytes, extra: list[tuple[bytes, bytes]]) -> Reply:
-        provider, stream = self._provider, outbound.inference.stream
-        timer = PhaseTimer(provider.total_timeout_s)
+        timeouts = outbound.timeouts or self._timeouts
+        timer = PhaseTimer(timeouts.total_s)
         answer: HttpAnswer | None = None
         try:
-            if stream:
-                timer.limit("first_token", provider.first_token_timeout_s, from_start=True)
+            if outbound.inference.stream:
+                timer.limit("first_token", timeouts.first_token_s, from_start=True)
             with timer:
                 answer = await self._dispatch(outbound, path, body, extra, timer)
             answer.start()
-            return await self._reply(answer, outbound.inference)
+            return await self._reply(answer, outbound.inference, timeouts)
         except BaseException as error:
             timer.close()
             if answer is not None:
                 await answer.aclose()
             if isinstance(error, httpx.HTTPError):
-                raise translate(error, provider.connect_timeout_s) from error
+                raise translate(error, self._provider.connect_timeout_s) from error
             raise
 
-    async def _reply(self, answer: HttpAnswer, inference: Inference) -> Reply:
-        provider, status, headers, stream = self._provider, answer.status, tuple(answer.kept), inference.stream
+    async def _reply(self, answer: HttpAnswer, inference: Inference, timeouts: Timeouts) -> Reply:
+        status, headers, stream = answer.status, tuple(answer.kept), inference.stream
         is_events = answer.content_type == EVENTS
         if status in EMPTY or (status < 300 and answer.content_type in PAGES):
             kind = answer.content_type.decode("latin-1") or "nothing"
             raise NoAnswerFailure(f"HTTP {status} with {kind} in place of an answer", status)
         if status < 300 and inference.endpoint in passing.BYTES and answer.content_type != JSON:
-            pieces = passing.pieces(answer, provider.idle_timeout_s)
+            pieces = passing.pieces(answer, timeouts.idle_s)
             return Reply(status, headers=headers, events=pieces, close=answer.aclose, format=passing.RAW)
         if status < 300 and stream and is_events:
-            first_token_s, idle_s = provider.first_token_timeout_s, provider.idle_timeout_s
-            events = EventStream(answer, first_token_s, idle_s, self.format, self._secret)
+            events = EventStream(answer, timeouts.first_token_s, timeouts.idle_s, self.format, self._secret)
             return Reply(status, headers=headers, events=events, close=answer.aclose, format=self.format)
         if 300 <= status < 400:
             raise RedirectFailure(f"a redirect (HTTP {status}), which is not followed: correct base_url", status)
         if status < 300 and is_events:
             raise ProtocolFailure("an event stream that was not asked for")
         limit = MAX_BODY_BYTES if status < 300 else MAX_ERROR_BYTES
-        body = await answer.whole(limit, provider.idle_timeout_s)
+        body = await answer.whole(limit, timeouts.idle_s)
         if status < 300 and not body.lstrip().startswith(ANSWERS):
             raise NoAnswerFailure(f"HTTP {status} with {len(body)} bytes that are no JSON", status)
         if status >= 400 and self._secret and self._secret in body:

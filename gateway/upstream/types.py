@@ -35,6 +35,14 @@ class Dispatch:
         return replace(usage, compute_us=round(self.compute_ns / 1000)) if self.compute_ns else usage
 
 
+class Timeouts(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Seconds that a provider has."""
+
+    first_token_s: float  # of a stream
+    idle_s: float  # between two pieces
+    total_s: float
+
+
 class Outbound(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One request to one backend."""
 
@@ -45,6 +53,7 @@ class Outbound(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     fairness_key: str = ""
     priority: int = 0  # lower runs first, where there is a queue of ours
     longest_answer: int | None = None  # tokens, for a request that names no max_tokens; a provider has its own idea
+    timeouts: Timeouts | None = None  # the model's; None: the backend's own
     headers: tuple[tuple[str, str], ...] = ()  # the client's; a backend passes on only those it knows to be harmless
     dispatch: Dispatch = msgspec.field(default_factory=Dispatch)
 

@@ -13,6 +13,7 @@ from gateway.errors import (
 from gateway.time_limit import TimeLimit
 from gateway.upstream.attempts import Deployment
 from gateway.upstream.http_backend import HttpBackend
+from gateway.upstream.types import Timeouts
 from tests.support.attempts import House, error_of
 
 
@@ -117,5 +118,6 @@ async def test_the_deadline_is_never_shorter_than_a_candidates_own(
         return TimeLimit(seconds)
 
     monkeypatch.setattr("gateway.upstream.attempts.TimeLimit", noted)
-    await house.ask(*(dataclasses.replace(house.deployment("ok"), total_timeout_s=total) for total in totals))
+    limits = [None if total is None else Timeouts(first_token_s=1.0, idle_s=1.0, total_s=total) for total in totals]
+    await house.ask(*(dataclasses.replace(house.deployment("ok"), timeouts=each) for each in limits))
     assert given[0] == deadline_s
