@@ -26,7 +26,8 @@ class Draining:
     def __init__(self, gateway: Gateway, upstream: MisbehavingUpstream) -> None:
         self.gateway = gateway
         self.upstream = upstream
-        self.client = RawClient(gateway.base_url, gateway.key("acme"))
+        self.key = gateway.key("acme")
+        self.client = RawClient(gateway.base_url, self.key)
         self._threads = ThreadPoolExecutor()
 
     def ask(self, behaviour: str, *, stream: bool) -> "Future[Received]":
@@ -54,10 +55,8 @@ class Draining:
 @pytest.fixture
 def draining(upstream: MisbehavingUpstream, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Draining]:
     """`@pytest.mark.parametrize("draining", [grace_s], indirect=True)`."""
-    config = tmp_path / "config.toml"
     text = f"[server]\nshutdown_grace_s = {request.param}\n{CONFIG}"
-    config.write_text(text.format(upstream=upstream.base_url))
-    with Gateway(config, tmp_path / "home") as gateway:
+    with Gateway.over(text.format(upstream=upstream.base_url), tmp_path) as gateway:
         yield Draining(gateway, upstream)
 
 
@@ -70,6 +69,8 @@ def test_what_runs_finishes_while_what_comes_is_sent_away(draining: Draining) ->
     refused = draining.client.call("/chat/completions", {"model": "probe/ok", "messages": USER})
     assert (refused.status, refused.error["code"]) == (503, "shutting_down")
     assert (refused.headers["retry-after"], refused.headers["connection"]) == ("1", "close")
+    for reading in ("/models", "/files", "/batches"):
+        assert draining.gateway.get(f"/v1{reading}", draining.key)[0] == 200
     assert running.result(20).text == "01234567"
     assert draining.exit_code() == 0
     with pytest.raises(OSError, match="refused"):
