@@ -4,7 +4,7 @@ Stands for ASGI's `send`. Knows messages and their timing, and nothing of what t
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from gateway.errors import ApiError, ClientClosedRequest
@@ -29,6 +29,7 @@ class Heartbeat:
     )  # fmt: skip
 
     def __init__(self, send: Any, interval_s: float, patience_s: float) -> None:
+        """What only a stream needs is there once it has begun: most answers are none."""
         self.opened = False  # the headers have left
         self.on_stuck: Callable[[ApiError], None] | None = None
         self._send = send
@@ -36,16 +37,15 @@ class Heartbeat:
         self._patience_s = patience_s
         self._head: Head | None = None  # of the stream; None: not begun
         self._timer: asyncio.TimerHandle | None = None
-        self._beat: asyncio.Task[None] | None = None
-        self._sending = False
-        self._latest = 0.0  # when a message was begun or done
-        self._why: ClientClosedRequest | None = None  # the client was reported: nothing is sent to it any more
 
     def begin(self, head: Head) -> None:
         """The answer will be a stream; `head` gives the headers that it would have if it were opened now."""
         self._head = head
+        self._beat: asyncio.Task[None] | None = None
+        self._why: ClientClosedRequest | None = None  # the client was reported: nothing is sent to it any more
+        self._sending = False
         self._loop = asyncio.get_running_loop()
-        self._latest = self._loop.time()
+        self._latest = self._loop.time()  # when a message was begun or done
         self._set_timer()
 
     def watch(self) -> None:
@@ -63,14 +63,16 @@ class Heartbeat:
     def close(self) -> None:
         """The stream is over, one way or the other."""
         self.stop()
-        if self._beat is not None:
+        if self._head is not None and self._beat is not None:
             self._beat.cancel()
 
-    async def __call__(self, message: dict[str, Any]) -> None:
+    def __call__(self, message: dict[str, Any]) -> Awaitable[None]:
         """Raises ClientClosedRequest where nobody reads."""
-        if self._head is None:
-            await self._whole(message)
-            return
+        if self._head is not None:
+            return self._take(message)
+        return self._whole(message)
+
+    async def _take(self, message: dict[str, Any]) -> None:
         if self._why is not None:
             raise self._why
         if self._beat is not None:
@@ -131,12 +133,14 @@ class Heartbeat:
             await self._pass_on({"type": "http.response.start", "status": 200, "headers": self._head()})
         await self._pass_on({"type": "http.response.body", "body": COMMENT, "more_body": True})
 
-    async def _whole(self, message: dict[str, Any]) -> None:
-        """A long body piece by piece. Raises ClientClosedRequest for a client that does not take one in time."""
+    def _whole(self, message: dict[str, Any]) -> Awaitable[None]:
         body = message.get("body", b"")
-        if len(body) <= PIECE_BYTES:
-            await self._send(message)
-            return
+        if len(body) > PIECE_BYTES:
+            return self._in_pieces(message, body)
+        return self._send(message)  # type: ignore[no-any-return]
+
+    async def _in_pieces(self, message: dict[str, Any], body: bytes) -> None:
+        """A long body piece by piece. Raises ClientClosedRequest for a client that does not take one in time."""
         try:
             for start in range(0, len(body), PIECE_BYTES):
                 piece = body[start : start + PIECE_BYTES]

@@ -27,7 +27,6 @@ from gateway.heartbeat import Heartbeat
 from gateway.house import House, Snapshot
 from gateway.ledger.records import Status
 from gateway.passage import Passage, Share
-from gateway.question import Directives
 from gateway.recall import discard, keep, look_up
 from gateway.relay import Relay
 from gateway.routes import choose, deadline_s, explicit, longest_answer
@@ -35,18 +34,17 @@ from gateway.tenants.gatekeeper import Incoming
 from gateway.tenants.types import Principal
 from gateway.upstream import attempts
 from gateway.upstream.attempts import Deployment, Served
-from gateway.upstream.http_backend import FORWARDED
 from gateway.upstream.passing import RAW
 from gateway.upstream.types import Outbound
 from gateway.whole import as_wanted, has_begun
 from gateway.wire.dialect import Dialect
 from gateway.wire.replay import replay, rewrite_identity
+from gateway.wishes import Wishes
 from semcache.types import StoredAnswer
 
 log = logging.getLogger("tollhouse.pipeline")
 
 BATCH_PRIORITY = 2  # in the bundled engine: after everybody, those of service_tier "flex" as well
-YES = ("1", "true", "yes")
 
 
 class Pipeline:
@@ -81,22 +79,22 @@ class Pipeline:
     ) -> Answer | StreamAnswer:
         """The same for a caller who is known. `batch`: it is a line of one."""
         house, snapshot = self._house, self._house.snapshot  # one config for the whole request
-        inference = dialect.parse(raw)
+        inference, wishes = dialect.parse(raw), Wishes.of(header)
         passage = Passage(
             principal=principal,
             inference=inference,
             config_hash=snapshot.config.hash,
-            namespace=header("x-tollhouse-namespace"),
-            tier_wanted=header("x-tollhouse-tier"),
-            directives=Directives.parse(header("cache-control")),
-            headers=tuple((name, value) for name in FORWARDED if (value := header(name)) is not None),
+            namespace=wishes.namespace,
+            tier_wanted=wishes.tier,
+            directives=wishes.directives,
+            headers=wishes.forwarded,
             batch=batch,
             heartbeat=heartbeat,
-            deadline_s=deadline_s(header("x-tollhouse-timeout-s"), self._deadline_s),
+            deadline_s=deadline_s(wishes.timeout_s, self._deadline_s),
         )
         passage.voice = dialect.voice(inference, passage.id)
         passage.ticket = await house.limiter.admit(principal, passage.id, passage.started_at)
-        if (header("x-tollhouse-dry-run") or "").lower() in YES:
+        if wishes.dry_run:
             return await self._dry_run(passage, snapshot)
         try:
             if on_admitted is not None:

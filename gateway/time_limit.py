@@ -10,48 +10,36 @@ class TimeLimit:
     Only a cancellation of its own becomes a TimeoutError; any other one passes through.
     """
 
-    __slots__ = ("_cancelling", "_expired", "_handle", "_loop", "_task", "_when")
+    __slots__ = ("_cancelling", "_handle", "_loop", "_task", "expired", "when")
+
+    _handle: asyncio.TimerHandle
 
     def __init__(self, seconds: float) -> None:
         self._loop = asyncio.get_running_loop()
-        self._when = self._loop.time() + seconds
-        self._handle: asyncio.TimerHandle | None = None
-        self._expired = False
-
-    @property
-    def when(self) -> float:
-        """By the event loop's clock."""
-        return self._when
-
-    @property
-    def expired(self) -> bool:
-        return self._expired
+        self.when = self._loop.time() + seconds  # by the event loop's clock
+        self.expired = False
 
     def move_to(self, when: float) -> None:
         """Within the block, while it has not expired."""
-        self._when = when
-        self._disarm()
+        self.when = when
+        self._handle.cancel()
         self._handle = self._loop.call_at(when, self._expire)
 
     def __enter__(self) -> "TimeLimit":
-        task = asyncio.current_task()
+        task = asyncio.current_task(self._loop)
         assert task is not None
         self._task = task
-        self._cancelling = task.cancelling()
-        self._handle = self._loop.call_at(self._when, self._expire)
+        self._handle = self._loop.call_at(self.when, self._expire)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._disarm()
-        if self._expired and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+        self._handle.cancel()
+        if self.expired and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise TimeoutError from error
 
-    def _disarm(self) -> None:
-        if self._handle is not None:
-            self._handle.cancel()
-
     def _expire(self) -> None:
-        self._expired = True
+        self.expired = True
+        self._cancelling = self._task.cancelling()
         self._task.cancel()

@@ -35,6 +35,10 @@ class Headers:
         value = self._pairs.get(name.encode())
         return None if value is None else value.decode("latin-1")
 
+    def any_of(self, names: frozenset[bytes]) -> bool:
+        """Whether one of these came."""
+        return not names.isdisjoint(self._pairs)
+
     @property
     def path(self) -> str:
         return str(self._scope["path"])
@@ -66,24 +70,27 @@ async def read_body(scope: Any, receive: Any, limit: int) -> bytes:
     """Raises PayloadTooLarge, at the announcement already if there is one, RequestTimeout, ClientClosedRequest, and
     UnsupportedEncoding: a compressed body may unfold to anything."""
     headers = dict(reversed(scope["headers"]))
-    encoding = headers.get(b"content-encoding")
-    if encoding is not None and encoding.strip().lower() not in (b"", b"identity"):
-        message = "The body of your request is compressed; send it as it is, without a content-encoding."
-        raise UnsupportedEncoding(message, param="content-encoding", headers={"accept-encoding": "identity"})
+    if b"content-encoding" in headers:
+        _check_encoding(headers[b"content-encoding"])
     announced = headers.get(b"content-length", b"")
-    if not announced.isdigit():
-        announced = b""
-    elif int(announced) > limit:
+    length = int(announced) if announced.isdigit() else -1
+    if length > limit:
         raise _too_large(limit)
     try:
         with TimeLimit(PATIENCE_S) as patience:
             message = await receive()
             body: bytes = message.get("body", b"")
-            if announced and len(body) == int(announced) <= limit:
+            if len(body) == length:
                 return body  # the usual case: all in one piece; that nothing follows need not be waited for
             return await _read_pieces(message, receive, limit, patience)
     except TimeoutError as error:
         raise RequestTimeout("The request's body came too slowly.") from error
+
+
+def _check_encoding(encoding: bytes) -> None:
+    if encoding.strip().lower() not in (b"", b"identity"):
+        message = "The body of your request is compressed; send it as it is, without a content-encoding."
+        raise UnsupportedEncoding(message, param="content-encoding", headers={"accept-encoding": "identity"})
 
 
 async def _read_pieces(message: Any, receive: Any, limit: int, patience: TimeLimit) -> bytes:

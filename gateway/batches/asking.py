@@ -103,6 +103,9 @@ class _NoHeaders:
     def __call__(self, name: str) -> str | None:
         return None
 
+    def any_of(self, names: frozenset[bytes]) -> bool:
+        return False
+
     def lines(self, name: str) -> list[str]:
         return []
 

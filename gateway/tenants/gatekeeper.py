@@ -22,6 +22,9 @@ class Incoming(Protocol):
     @property
     def peer(self) -> str | None: ...
 
+    def any_of(self, names: frozenset[bytes]) -> bool:
+        """Whether one of these came."""
+
     def lines(self, name: str) -> list[str]:
         """Every value of a header that may come several times, in order."""
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from gateway.answer import Answer, encode_headers
 from gateway.api.errors import turn_away
+from gateway.api.incoming import Headers
 from gateway.build import apply, open_house
 from gateway.config import Config, home, parse
 from gateway.errors import ApiError
@@ -207,11 +208,12 @@ class Gate:
         await asyncio.create_task(self._serve(body, dialect or PlainDialect(parse), self.headers(key, **headers), line))
         return line
 
-    def headers(self, key: str | None = None, **headers: str) -> Callable[[str], str | None]:
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        return ({"authorization": f"Bearer {self.key if key is None else key}"} | named).get
+    def headers(self, key: str | None = None, **headers: str) -> Headers:
+        named = {"authorization": f"Bearer {self.key if key is None else key}"} | headers
+        pairs = [(name.replace("_", "-").encode(), value.encode("latin-1")) for name, value in named.items()]
+        return Headers({"headers": pairs, "path": "/v1/..."})
 
-    async def _serve(self, body: Any, dialect: Dialect, header: Callable[[str], str | None], line: Line) -> None:
+    async def _serve(self, body: Any, dialect: Dialect, header: Headers, line: Line) -> None:
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
         heartbeat = Heartbeat(line.send, self.keepalive_s, self.patience_s)
         told = partial(self.pipeline.answer, dialect, raw, header, line.receive, heartbeat=heartbeat)
