@@ -1,10 +1,10 @@
 """One request on its way through the gate: what is known about it so far. Decides nothing."""
 
 import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import field
 
 from gateway.heartbeat import Heartbeat
 from gateway.ids import new_id
@@ -21,12 +21,11 @@ from semcache.types import Lookup, Question
 if TYPE_CHECKING:
     from semcache.vector import Vector
 
-NO_TICKET = Ticket()  # before admission
+WHOLE_PRICE = (None, WHOLE_PPM)  # of no batch
 NOT_ASKED = Lookup(outcome="bypass", reason="not-asked")
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(msgspec.Struct, frozen=True, gc=False):
     """A request that is one of a batch's, and pays a part of the price."""
 
     batch_id: str
@@ -36,8 +35,7 @@ class Share:
         return part_of(nanousd, self.price_ppm)
 
 
-@dataclass(slots=True)
-class Passage:
+class Passage(msgspec.Struct, eq=False):
     principal: Principal
     inference: Inference
     config_hash: str
@@ -49,7 +47,7 @@ class Passage:
     deadline_s: float | None = None  # for all attempts together; None: the usual one
     batch: Share | None = None  # the batch that it is a line of
     heartbeat: Heartbeat | None = None  # keeps its client's line open meanwhile
-    ticket: Ticket = NO_TICKET
+    ticket: Ticket = field(default_factory=Ticket)  # that of its admission, later
     id: str = field(default_factory=new_id)
     started_at: float = field(default_factory=time.time)
     started_ns: int = field(default_factory=time.perf_counter_ns)
@@ -61,6 +59,8 @@ class Passage:
     first_token_ns: int | None = None
     served_model: str | None = None  # whose answer is on its way
     num_attempts: int = 0  # opened so far
+    tokens_used: int = 0  # by all closed calls together: what counts against the tenant's tokens a minute
+    cost_nanousd: int = 0  # of all closed calls together: what counts against budgets
     opened: RequestRecord | None = None  # as the journal has it since the first attempt
     record: RequestRecord | None = None  # once finished
 
@@ -76,15 +76,18 @@ class Passage:
         if self.first_token_ns is None:
             self.first_token_ns = time.perf_counter_ns()
 
-    @property
-    def tokens_used(self) -> int:
-        """By all calls together: what counts against the tenant's tokens a minute."""
-        return sum(attempt.usage.total_tokens for attempt in self.attempts)
+    def add(self, attempt: AttemptRecord) -> None:
+        """A closed call, priced."""
+        self.attempts.append(attempt)
+        self.tokens_used += attempt.usage.total_tokens
+        self.cost_nanousd += attempt.cost_nanousd
 
-    @property
-    def cost_nanousd(self) -> int:
-        """Of all calls together: what counts against budgets."""
-        return sum(attempt.cost_nanousd for attempt in self.attempts)
+    def take_back(self) -> AttemptRecord:
+        """The last one, which was added too soon."""
+        attempt = self.attempts.pop()
+        self.tokens_used -= attempt.usage.total_tokens
+        self.cost_nanousd -= attempt.cost_nanousd
+        return attempt
 
     @property
     def answer_id(self) -> str:
@@ -103,25 +106,27 @@ class Passage:
         """The request as the journal notes it before an attempt is dispatched; nothing of it changes after that."""
         if self.opened is not None:
             return self.opened
-        lookup, decision = self.lookup, self.decision
+        principal, inference, lookup = self.principal, self.inference, self.lookup
+        tier, reason = (self.decision.tier, self.decision.reason) if self.decision is not None else (None, "")
+        batch_id, price_ppm = (self.batch.batch_id, self.batch.price_ppm) if self.batch is not None else WHOLE_PRICE
         return RequestRecord(
             id=self.id,
-            tenant_id=self.principal.tenant.id,
-            key_id=self.principal.key.id,
-            endpoint=self.inference.asked_endpoint,
-            requested_model=self.inference.model,
+            tenant_id=principal.tenant.id,
+            key_id=principal.key.id,
+            endpoint=inference.asked_endpoint,
+            requested_model=inference.model,
             started_at=self.started_at,
-            tier=decision.tier if decision else None,
-            stream=self.inference.stream,
+            tier=tier,
+            stream=inference.stream,
             cache=lookup.outcome,
             cache_reason=lookup.reason,
             similarity=lookup.similarity,
-            route_reason=decision.reason if decision else "",
+            route_reason=reason,
             namespace=self.namespace,
-            user=self.inference.user,
+            user=inference.user,
             config_hash=self.config_hash,
-            batch_id=self.batch.batch_id if self.batch is not None else None,
-            price_ppm=self.batch.price_ppm if self.batch is not None else WHOLE_PPM,
+            batch_id=batch_id,
+            price_ppm=price_ppm,
         )
 
     def decision_record(self) -> DecisionRecord | None:
