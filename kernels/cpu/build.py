@@ -55,7 +55,7 @@ def load_library(level: Level, sources: Sequence[Path] | None = None) -> ctypes.
 
     `sources`: the files to compile, instead of all in this folder.
     """
-    missing = set(level.flags) - _cpu_flags()
+    missing = set(level.flags) - cpu_flags()
     if missing:
         raise KernelUnavailableError(f"this processor lacks {', '.join(sorted(missing))}")
     compiler = next(([path, *words] for name, *words in _compilers() if (path := shutil.which(name))), None)
@@ -120,7 +120,7 @@ def _version(compiler: list[str]) -> str:
     return subprocess.run([*compiler, "--version"], capture_output=True, text=True, check=False).stdout
 
 
-def _cpu_flags() -> frozenset[str]:
+def cpu_flags() -> frozenset[str]:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -5,10 +5,12 @@ Any number of processes may build, load and remove at once: a library that is lo
 
 import contextlib
 import ctypes
+import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
 
+log = logging.getLogger(__name__)
 _KEPT = 5  # of a kind: a few versions of the source side by side
 _ATTEMPTS = 3  # to load what others may remove as soon as it is built
 
@@ -24,6 +26,7 @@ def kept_library(name: str, build: Callable[[Path], None]) -> ctypes.CDLL:
             library = _load(target)
         except OSError as error:  # not there, or no more: another process may remove it at any time
             fault = error
+            log.info("building %s, once for this machine and version; it may take a minute or two", target)
             build(target)
         else:
             _remove_old(folder, name.split("-")[0])
@@ -48,6 +51,8 @@ def _remove_old(folder: Path, kind: str) -> None:
     for old in sorted(last_use, key=last_use.__getitem__, reverse=True)[_KEPT:]:
         with contextlib.suppress(OSError):  # another process was first, or the folder is another user's
             old.unlink()
+            for beside in folder.glob(f"{old.stem}-*"):  # what is remembered of it
+                beside.unlink()
 
 
 def _cache_folder() -> Path:

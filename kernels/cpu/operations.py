@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 
 import torch
 
@@ -37,7 +38,9 @@ class CpuOperations:
     def __init__(self, level: Level, *, bf16_copy: bool = True) -> None:
         self.name = level.name
         self._bf16_copy = bf16_copy
-        self._machine = Machine(load_library(level))
+        library = load_library(level)
+        self.library = Path(library._name)
+        self._machine = Machine(library)
         self.sampling = CpuSampling(self._machine)
 
     def supports(self, shape: ModelShape) -> bool:

@@ -34,7 +34,7 @@ def choose(shape: ModelShape = SHAPE) -> str:
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch, flags: frozenset[str]) -> None:
-    monkeypatch.setattr(build, "_cpu_flags", lambda: flags)
+    monkeypatch.setattr(build, "cpu_flags", lambda: flags)
 
 
 def messages(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
@@ -55,7 +55,7 @@ def test_without_the_instructions_torch_runs_and_says_so_once(
 
 def test_the_best_that_the_processor_has(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """AVX-512 without VNNI or BF16 is run as AVX2."""
-    if not set(LEVELS["avx2"].flags) <= build._cpu_flags():
+    if not set(LEVELS["avx2"].flags) <= build.cpu_flags():
         pytest.skip("this processor lacks AVX2")
     pretend(monkeypatch, FLAGS - {"avx512_bf16", "avx512_vnni"})
     with caplog.at_level(logging.INFO):
@@ -81,6 +81,8 @@ def test_a_failed_self_test_gives_way_to_the_next(
 
 
 class Named(ReferenceOperations):
+    library = Path("nowhere")
+
     def __init__(self, name: str) -> None:
         super().__init__(CPU)
         self.name = name

@@ -59,6 +59,17 @@ def test_of_each_kind_the_last_used_stay(folder: Path, build: Callable[[Path], N
     assert names(folder) == ["amx-0.so", *(f"avx2-{i}.so" for i in (0, 2, 3, 4, 5))]
 
 
+def test_what_is_remembered_of_a_library_goes_with_it(folder: Path, build: Callable[[Path], None]) -> None:
+    for i in (1, 10, 2, 3, 4):
+        kept_library(f"avx2-{i}.so", build)
+        (folder / f"avx2-{i}-abc.passed").touch()
+        os.utime(folder / f"avx2-{i}.so", (i, i))
+    kept_library("avx2-5.so", build)
+    assert [name for name in names(folder) if name.endswith(".passed")] == [
+        f"avx2-{i}-abc.passed" for i in (10, 2, 3, 4)
+    ]
+
+
 def test_one_that_is_removed_after_it_was_seen_is_built_again(
     folder: Path, build: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
