@@ -3,6 +3,7 @@
 Prices are applied here and nowhere else on a request's way; every sum is integer nano-dollars.
 """
 
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -39,6 +40,7 @@ class Bookkeeper:
 
     def attempt_opened(self, passage: Passage, attempt: AttemptRecord) -> None:
         """Noted with the least it may cost, should this process die before it is closed."""
+        passage.num_attempts += 1
         least = Usage(prompt_tokens=prompt_tokens(passage.inference), estimated=True)
         opening = passage.opened = passage.opening()
         if passage.attempts:
@@ -105,7 +107,7 @@ class Bookkeeper:
             completion_tokens=answer.completion_tokens,
             compute_us=answer.compute_us,
         )
-        savings = self._compare(passage, answer.model, answer.provider, usage, hit=True)
+        savings = self._compare(passage, answer.model, answer.provider, usage)
         return {
             "model": answer.model,
             "tier": answer.tier or None,
@@ -122,7 +124,7 @@ class Bookkeeper:
         if not passage.attempts:
             return {}
         last = passage.attempts[-1]
-        savings = self._compare(passage, last.model, last.provider, last.usage, hit=False) if status == "ok" else NONE
+        savings = self._compare(passage, last.model, last.provider, last.usage, last) if status == "ok" else NONE
         return {
             "model": last.model,
             "provider": last.provider,
@@ -134,30 +136,36 @@ class Bookkeeper:
             "attempts": tuple(passage.attempts),
         }
 
-    def _compare(self, passage: Passage, model: str, provider: str, usage: Usage, *, hit: bool) -> Savings:
-        """What generates text is compared with the tenant's baseline model; all else has no alternative."""
+    def _compare(
+        self, passage: Passage, model: str, provider: str, usage: Usage, call: AttemptRecord | None = None
+    ) -> Savings:
+        """What generates text is compared with the tenant's baseline model; all else has no alternative.
+
+        `call`: the one that was paid for the answer; None on a hit.
+        """
         baseline = None
         if passage.inference.endpoint in GENERATING:
             baseline = passage.principal.tenant.baseline_model or self.baseline_model or None
-        savings = compare(self._prices, model=model, provider=provider, usage=usage, baseline_model=baseline, hit=hit)
+        savings = compare(
+            self._prices,
+            model=model,
+            provider=provider,
+            usage=usage,
+            baseline_model=baseline,
+            hit=call is None,
+            spent=call.cost_nanousd if call is not None and passage.batch is None else None,
+        )
         return savings if passage.batch is None else savings.scaled(passage.batch.of)
 
 
 class Observer:
     """Every call of a model goes into the books before it leaves and after it ended (`upstream.AttemptObserver`)."""
 
-    __slots__ = ("_bookkeeper", "_passage")
+    __slots__ = ("attempt_closed", "attempt_opened")
 
     def __init__(self, passage: Passage, bookkeeper: Bookkeeper) -> None:
-        self._passage = passage
-        self._bookkeeper = bookkeeper
-
-    def attempt_opened(self, record: AttemptRecord) -> None:
-        self._passage.num_attempts += 1
-        self._bookkeeper.attempt_opened(self._passage, record)
-
-    def attempt_closed(self, record: AttemptRecord) -> None:
-        self._bookkeeper.attempt_closed(self._passage, record)
+        self.attempt_opened = partial(bookkeeper.attempt_opened, passage)
+        self.attempt_closed = partial(bookkeeper.attempt_closed, passage)
 
 
 def _may_have_run(attempt: AttemptRecord) -> bool:

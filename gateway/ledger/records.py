@@ -10,7 +10,7 @@ from gateway.wire.usage import Usage
 Status = Literal["ok", "error", "cancelled", "lost"]  # lost: opened before a crash, never settled
 
 
-class AttemptRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class AttemptRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """One call of one backend. Retries and fallbacks are attempts and cost money too."""
 
     id: str
@@ -46,7 +46,7 @@ class DecisionRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return self.signals.decode("utf-8", "replace")
 
 
-class RequestRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class RequestRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     id: str
     tenant_id: str
     key_id: str

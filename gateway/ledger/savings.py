@@ -47,14 +47,15 @@ def compare(
     usage: Usage,
     baseline_model: str | None,
     hit: bool,
+    spent: int | None = None,
     at: float | None = None,
 ) -> Savings:
-    """`model` at `provider` gave the answer, now or when it was stored.
+    """`model` at `provider` gave the answer, now or when it was stored; `spent`: what that cost, where it is known.
 
     A baseline without a price is no baseline, nor is one paid by the hour: nobody knows how long it would have taken.
     """
     price = prices.price_at(model, provider, at)
-    serving = price.cost_nanousd(usage)
+    serving = price.cost_nanousd(usage) if spent is None else spent
     cached = serving if hit else 0
     baseline = prices.price(baseline_model, at) if baseline_model else None
     if baseline is None or not baseline.known or baseline.hour is not None:

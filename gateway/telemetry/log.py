@@ -2,7 +2,9 @@
 
 import logging
 import sys
+import time
 from datetime import UTC, datetime
+from functools import lru_cache
 from operator import attrgetter
 
 import msgspec
@@ -29,31 +31,38 @@ class RequestLine(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
     time: str
     event: str  # "request"
-    request_id: str
+    request_id: str  # from here on as `_asked` takes them
     tenant_id: str
     key_id: str
     endpoint: str
     requested_model: str
     status: Status
     http_status: int
-    latency_ms: float
     cache: str
+    latency_ms: float
     cost_usd: str
     saved_usd: str = "0.0"
-    error_code: str | None = None
+    similarity: float | None = None
+    ttft_ms: float | None = None
+    attempts: int = 0
+    error_code: str | None = None  # from here on as `_answered` takes them
     model: str | None = None
     provider: str | None = None
     tier: str | None = None
     route: str = ""
     cache_reason: str = ""
-    similarity: float | None = None
     stream: bool = False
-    ttft_ms: float | None = None
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int = 0
     usage_estimated: bool = False
-    attempts: int = 0
+
+
+_asked = attrgetter("id", "tenant_id", "key_id", "endpoint", "requested_model", "status", "http_status", "cache")
+_answered = attrgetter(
+    *("error_code", "model", "provider", "tier", "route_reason", "cache_reason", "stream"),
+    *("usage.prompt_tokens", "usage.completion_tokens", "usage.cached_tokens", "usage.estimated"),
+)
 
 
 class RefusalLine(msgspec.Struct, frozen=True):
@@ -68,28 +77,6 @@ class RefusalLine(msgspec.Struct, frozen=True):
     event: str = "refusal"
 
 
-_AS_RECORDED = {  # the line's fields, and where they are in the record
-    "request_id": "id",
-    "tenant_id": "tenant_id",
-    "key_id": "key_id",
-    "endpoint": "endpoint",
-    "requested_model": "requested_model",
-    "status": "status",
-    "http_status": "http_status",
-    "cache": "cache",
-    "error_code": "error_code",
-    "model": "model",
-    "provider": "provider",
-    "tier": "tier",
-    "route": "route_reason",
-    "cache_reason": "cache_reason",
-    "stream": "stream",
-    "prompt_tokens": "usage.prompt_tokens",
-    "completion_tokens": "usage.completion_tokens",
-    "cached_tokens": "usage.cached_tokens",
-    "usage_estimated": "usage.estimated",
-}
-_recorded = attrgetter(*_AS_RECORDED.values())
 _encoder = msgspec.json.Encoder()
 _newline = b"\n"
 
@@ -116,7 +103,17 @@ def log_refusal(line: RefusalLine) -> None:
 
 def now() -> str:
     """As the lines write it: UTC, with milliseconds."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+    return _moment(time.time())
+
+
+def _moment(seconds: float) -> str:
+    whole, milliseconds = divmod(int(seconds * 1000), 1000)
+    return f"{_second(whole)}.{milliseconds:03d}+00:00"
+
+
+@lru_cache(maxsize=16)
+def _second(whole: int) -> str:
+    return datetime.fromtimestamp(whole, UTC).isoformat()[:19]
 
 
 def _write(line: msgspec.Struct) -> None:
@@ -129,14 +126,16 @@ def _write(line: msgspec.Struct) -> None:
 
 def _line(record: RequestRecord) -> RequestLine:
     similarity, ttft_ms = record.similarity, record.ttft_ms
-    return RequestLine(
-        **dict(zip(_AS_RECORDED, _recorded(record), strict=True)),
-        time=datetime.fromtimestamp(record.started_at, UTC).isoformat("T", "milliseconds"),
-        event="request",
-        latency_ms=round(record.latency_ms, 3),
-        cost_usd=dollars(record.cost_nanousd),
-        saved_usd=dollars(record.saved_by_cache_nanousd + record.saved_by_routing_nanousd),
-        similarity=None if similarity is None else round(similarity, 4),
-        ttft_ms=None if ttft_ms is None else round(ttft_ms, 3),
-        attempts=len(record.attempts),
+    values = (
+        _moment(record.started_at),
+        "request",
+        *_asked(record),
+        round(record.latency_ms, 3),
+        dollars(record.cost_nanousd),
+        dollars(record.saved_by_cache_nanousd + record.saved_by_routing_nanousd),
+        None if similarity is None else round(similarity, 4),
+        None if ttft_ms is None else round(ttft_ms, 3),
+        len(record.attempts),
+        *_answered(record),
     )
+    return RequestLine(*values)

@@ -26,9 +26,10 @@ class Bucket:
         self._at = now
 
     def level(self, limit: int, now: float) -> float:
-        self._level = min(float(limit), self._level + (now - self._at) * limit / WINDOW_S)
+        level = self._level + (now - self._at) * limit / WINDOW_S
         self._at = now
-        return self._level
+        self._level = level = level if level < limit else float(limit)
+        return level
 
     def take(self, amount: float) -> None:
         """Whether there is so much has been seen by `level`."""
@@ -36,7 +37,8 @@ class Bucket:
 
     def give_back(self, amount: float, limit: int, now: float) -> None:
         """A negative amount takes what was used beyond the reservation."""
-        self._level = min(float(limit), self.level(limit, now) + amount)
+        level = self.level(limit, now) + amount
+        self._level = level if level < limit else float(limit)
 
 
 class Slots:
@@ -176,16 +178,16 @@ def _buckets(buckets: dict[str, Bucket], quotas: tuple[Quota, ...]) -> tuple[tup
 
 def _draw(what: What, buckets: tuple[tuple[Quota, Bucket], ...], wanted: float) -> Tally:
     """From every bucket or from none."""
-    now, tightest, least = time.monotonic(), None, inf
+    if not buckets:
+        return NOTHING_DRAWN
+    now, least = time.monotonic(), inf
     for quota, bucket in buckets:
         level = bucket.level(quota.amount, now)
-        if wanted > level:
+        if level < wanted:
             refused = Standing(what, quota, False, level, wanted)
             return Tally(refused, (refused,))
         if level < least:
             tightest, least = quota, level
-    if tightest is None:
-        return NOTHING_DRAWN
     for _, bucket in buckets:
         bucket.take(wanted)
     return Tally(None, (Standing(what, tightest, True, least - wanted),))

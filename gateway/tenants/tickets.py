@@ -7,7 +7,7 @@ import msgspec
 from gateway.tenants.counting import Counting
 from gateway.tenants.refusals import HeaderPairs, never_fits, rate_headers, refusal, warning_header
 from gateway.tenants.shared_counts import RedisAway
-from gateway.tenants.tally import Balance, Claim, Counts, Standing, Tally
+from gateway.tenants.tally import Balance, Claim, Counts, Standing
 
 
 class Ticket(msgspec.Struct):
@@ -57,28 +57,24 @@ class CountedTicket(Ticket):
             raise refusal(tally, time.time())
 
     async def reserve(self, tokens: int, cost_nanousd: int = 0) -> None:
-        claim, terms = self.claim, self.claim.terms
-        more_tokens = tokens - claim.tokens if terms.tokens and tokens > claim.tokens else 0
-        more_cost = cost_nanousd - claim.cost_nanousd if terms.allowances and cost_nanousd > claim.cost_nanousd else 0
+        claim, counting = self.claim, self.counting
+        more_tokens = max(0, tokens - claim.tokens) if claim.terms.tokens else 0
+        more_cost = max(0, cost_nanousd - claim.cost_nanousd) if claim.terms.allowances else 0
         if not (more_tokens or more_cost):
             return
-        if (never := never_fits(terms, tokens, cost_nanousd)) is not None:
+        if (never := never_fits(claim.terms, tokens, cost_nanousd)) is not None:
             raise never
-        tally = await self._take(more_tokens, more_cost)
+        try:
+            tally = await counting.reserve(self.counts, claim, more_tokens, more_cost)
+        except RedisAway:
+            more_tokens, more_cost = claim.tokens + more_tokens, claim.cost_nanousd + more_cost
+            self.counts = counting.leave_redis(claim)
+            tally = await counting.reserve(self.counts, claim, more_tokens, more_cost)
         self.tokens, self.balances = tally.standings or self.tokens, tally.balances or self.balances
         if tally.refused is not None:
             if isinstance(tally.refused, Balance):
-                self.counting.watch.refused(tally.refused)
+                counting.watch.refused(tally.refused)
             raise refusal(tally, time.time())
-
-    async def _take(self, tokens: int, cost_nanousd: int) -> Tally:
-        claim = self.claim
-        try:
-            return await self.counting.reserve(self.counts, claim, tokens, cost_nanousd)
-        except RedisAway:
-            tokens, cost_nanousd = claim.tokens + tokens, claim.cost_nanousd + cost_nanousd
-            self.counts = self.counting.leave_redis(claim)
-            return await self.counting.reserve(self.counts, claim, tokens, cost_nanousd)
 
     async def settle(self, tokens: int = 0, cost_nanousd: int = 0) -> None:
         if self.settled:

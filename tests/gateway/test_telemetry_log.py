@@ -9,7 +9,7 @@ import sys
 import msgspec
 import pytest
 
-from gateway.ledger.records import RequestRecord
+from gateway.ledger.records import AttemptRecord, RequestRecord
 from gateway.telemetry.log import RequestLine, configure_logging, log_request
 from gateway.telemetry.masking import MaskingFormatter, mask, never_show
 from gateway.wire.usage import Usage
@@ -38,6 +38,27 @@ def test_a_request_is_one_line_of_json(capsysbinary: pytest.CaptureFixture[bytes
     assert line["time"] == "2026-11-30T00:53:20.000+00:00"
     assert (line["request_id"], line["cache"], line["similarity"]) == ("0a1b", "hit-semantic", 0.9877)
     assert (line["cost_usd"], line["saved_usd"], line["latency_ms"]) == ("0.0", "0.000001234", 1.235)
+
+
+def test_each_field_says_what_the_record_does(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    attempt = AttemptRecord(
+        id="a", request_id="0a1b", index=0, model="m", provider="p", upstream_model="u", started_at=1.0
+    )
+    log_request(
+        msgspec.structs.replace(
+            RECORD, tenant_id="t1", key_id="k1", status="error", http_status=502, error_code="timeout_read",
+            provider="p", route_reason="rule 2", cache_reason="guard", stream=True, ttft_ms=2.34567, cost_nanousd=5,
+            attempts=(attempt,), usage=Usage(prompt_tokens=3, completion_tokens=4, cached_tokens=2, estimated=True),
+        )
+    )  # fmt: skip
+    assert json.loads(capsysbinary.readouterr().out) == {
+        "time": "2026-11-30T00:53:20.000+00:00", "event": "request", "request_id": "0a1b", "tenant_id": "t1",
+        "key_id": "k1", "endpoint": "chat.completions", "requested_model": "auto", "status": "error",
+        "http_status": 502, "cache": "hit-semantic", "latency_ms": 1.235, "cost_usd": "0.000000005", "saved_usd": "0.000001234",
+        "similarity": 0.9877, "ttft_ms": 2.346, "attempts": 1, "error_code": "timeout_read", "model": "m",
+        "provider": "p", "tier": "small", "route": "rule 2", "cache_reason": "guard", "stream": True,
+        "prompt_tokens": 3, "completion_tokens": 4, "cached_tokens": 2, "usage_estimated": True,
+    }  # fmt: skip
 
 
 def test_the_line_holds_nothing_personal(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
