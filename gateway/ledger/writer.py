@@ -7,6 +7,7 @@ there is room; no request ever waits for the database.
 import asyncio
 import logging
 from collections import deque
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -19,7 +20,7 @@ from gateway.store.entries import insert_entries
 from gateway.store.errors import RowRefused, StoreError
 
 log = logging.getLogger("tollhouse.ledger")
-BATCH = 100  # rows are prepared on the event loop: more at once would hold up streams for milliseconds
+BATCH = 200  # rows are prepared on the event loop: more at once would hold up streams for milliseconds
 _LINGER_S = 0.1
 _BACKOFF_S = (0.1, 5.0)
 
@@ -99,8 +100,12 @@ class Writer:
             self._idle.set()
             self._wake.clear()
             await self._wake.wait()
-            if not self._hurry:
-                await asyncio.sleep(_LINGER_S)  # company makes a transaction cheaper
+            await self._linger()
+
+    async def _linger(self) -> None:
+        """Company makes a transaction cheaper."""
+        if not self._hurry:
+            await asyncio.sleep(_LINGER_S)
 
     async def _write_all(self) -> None:
         while self._queue or self._overflowed:
@@ -110,11 +115,13 @@ class Writer:
 
     async def _write_queue(self) -> None:
         while self._queue:
-            batch = [self._queue[index] for index in range(min(BATCH, len(self._queue)))]
+            batch = [*islice(self._queue, BATCH)]
             await self._insert([record for record, _ in batch])
             for _, hold in batch:  # leaves the queue only now: a cancelled drain loses nothing
                 self._queue.popleft()
                 self._journal.release(hold)
+            if 0 < len(self._queue) < BATCH:
+                await self._linger()
 
     async def _write_unread(self) -> None:
         while (segment := self._journal.next_unread()) is not None:
