@@ -492,6 +492,12 @@ async def refuse(wire: Wire) -> None:
     await wire.json(body, f"{status} Whatever")
 
 
+@behaviour("gzip-400")
+async def refuse_zipped(wire: Wire) -> None:
+    body = error("zipped", "code_400", param="messages")
+    await wire.json(body, "400 Whatever", {"Content-Encoding": "gzip"}, gzip.compress)
+
+
 @behaviour("context-length")
 async def context_length(wire: Wire) -> None:
     body = error("too long", "context_length_exceeded", param="messages")

@@ -3,6 +3,7 @@ came. The long form, with twenty random moments, is a part of `make soak`.
 """
 
 import asyncio
+import json
 import random
 import resource
 from collections.abc import AsyncIterator
@@ -60,6 +61,8 @@ async def test_two_replicas_a_database_that_goes_and_one_that_dies_meanwhile(
             await asyncio.sleep(1.5)  # until both know the key
             await asyncio.to_thread(postgres_server.stop)
             await asyncio.sleep(2.0)
+            status, _, told = await asyncio.to_thread(one.get, "/health/ready")
+            assert (status, json.loads(told)["database"]) == (200, "away")  # it still answers whom it knows
             other.kill()
             await asyncio.sleep(1.0)
             await asyncio.to_thread(postgres_server.start)

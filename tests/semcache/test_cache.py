@@ -73,6 +73,7 @@ async def test_on_and_off_are_told_apart(cache_of: CacheOf, ask: Ask, remember: 
         ("What is the status of order 48213?", "What is the status of order 48231?"),
         ("Can I change a refundable booking?", "Can I change a non-refundable booking?"),
         ("Convert my document from Word to PDF", "Convert my document from PDF to Word"),
+        ("Write a short poem about the sea in French", "Write a short poem about the sea in German"),
     ],
 )
 async def test_another_detail_is_a_miss(

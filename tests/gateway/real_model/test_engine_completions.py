@@ -53,7 +53,7 @@ async def test_no_tokens_can_be_asked_for(backend: EngineBackend, client: Engine
     assert answer["usage"]["completion_tokens"] == 0
 
 
-@pytest.mark.parametrize("prompt", ["", None])
-async def test_a_prompt_may_be_empty(backend: EngineBackend, prompt: str | None) -> None:
+@pytest.mark.parametrize("prompt", ["", [""], None])
+async def test_a_prompt_may_be_empty(backend: EngineBackend, prompt: str | list[str] | None) -> None:
     answer = whole(await backend.send(completion(prompt, max_tokens=2)), "CreateCompletionResponse")
     assert answer["usage"]["prompt_tokens"] == 1  # the token that begins a document
