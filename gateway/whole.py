@@ -24,14 +24,9 @@ def has_begun(passage: Passage) -> bool:
 
 def own_headers(reply: Reply) -> tuple[tuple[bytes, bytes], Headers]:
     """The content-type that a reply came with, and its other headers."""
-    content_type = JSON
-    others: Headers = []
-    for pair in clean_headers(reply.headers):
-        if pair[0] == b"content-type":
-            content_type = pair
-        else:
-            others.append(pair)
-    return content_type, others
+    others = dict(clean_headers(reply.headers.items()))
+    content_type = others.pop(b"content-type", None)
+    return JSON if content_type is None else (b"content-type", content_type), list(others.items())
 
 
 def as_wanted(passage: Passage, reply: Reply, body: bytes, headers: Headers) -> Answer:

@@ -11,6 +11,7 @@ import msgspec
 from gateway.config import ProviderConfig
 from gateway.errors import InvalidRequestError, UpstreamError
 from gateway.upstream.errors import NoAnswerFailure, ProtocolFailure
+from gateway.upstream.headers import header_lines
 from gateway.upstream.http_backend import HttpBackend
 from gateway.upstream.messages_format import MESSAGES
 from gateway.upstream.types import Outbound, Reply
@@ -28,8 +29,6 @@ VERSION = ("anthropic-version", "2023-06-01")
 DEFAULT_MAX_TOKENS = 1024  # the API wants some
 PATHS = {"messages": "messages", "count": "messages/count_tokens"}
 _COUNTED = frozenset(("model", "messages", "system", "tools", "tool_choice", "output_config", "thinking"))
-
-Headers = list[tuple[bytes, bytes]]
 
 
 class _Count(msgspec.Struct):
@@ -50,19 +49,19 @@ class AnthropicBackend(HttpBackend):
     def _credentials(key: str) -> dict[str, str]:
         return {"x-api-key": key}
 
-    def request(self, outbound: Outbound) -> tuple[str, bytes, Headers]:
+    def request(self, outbound: Outbound) -> tuple[str, bytes, bytes]:
         native = _native(outbound.inference)
         if native is None:
             longest = outbound.longest_answer or DEFAULT_MAX_TOKENS
             body = messages_request(outbound.inference, outbound.upstream_model, longest)
-            return "messages", body, _encoded(VERSION)
+            return "messages", body, header_lines((VERSION,))
         changes = {"model": msgspec.json.encode(outbound.upstream_model)}
         if native.unsigned:
             changes["messages"] = without_unsigned(native.fields["messages"])
         versions = (
             native.headers if any(name == VERSION[0] for name, _ in native.headers) else (VERSION, *native.headers)
         )
-        return "messages", splice_members(native.raw, native.fields, changes), _encoded(*versions)
+        return "messages", splice_members(native.raw, native.fields, changes), header_lines(versions)
 
     async def send(self, outbound: Outbound) -> Reply:
         reply = await super().send(outbound)
@@ -71,10 +70,10 @@ class AnthropicBackend(HttpBackend):
         return _in_chat(reply, outbound.inference)
 
     async def count_tokens(self, outbound: Outbound) -> int:
-        _, body, headers = self.request(outbound)
+        _, body, lines = self.request(outbound)
         if _native(outbound.inference) is None:
             body = msgspec.json.encode({name: raw for name, raw in decode_members(body).items() if name in _COUNTED})
-        reply = await self._call(outbound, "count", body, headers)
+        reply = await self._call(outbound, "count", body, lines)
         told = reply.body or b""
         if reply.status < 300:
             try:
@@ -121,10 +120,6 @@ async def _told_to_end(events: AsyncIterator[list[bytes]]) -> AsyncIterator[list
     """As a stream's reader expects it: [DONE] behind the last event."""
     async for payloads in events:
         yield payloads if MESSAGES.find_end(payloads) is None else [*payloads, DONE]
-
-
-def _encoded(*headers: tuple[str, str]) -> Headers:
-    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
 
 
 def _with_version(base_url: str) -> str:

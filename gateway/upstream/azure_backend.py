@@ -10,7 +10,8 @@ import httpx
 
 from gateway.config import ProviderConfig
 from gateway.errors import NotFoundError
-from gateway.upstream.http_backend import PATHS, HttpBackend, request_head
+from gateway.upstream.headers import request_head
+from gateway.upstream.http_backend import PATHS, HttpBackend
 
 MAX_ADDRESSES = 1_000  # a glob's deployments are the clients' to name
 

@@ -1,10 +1,12 @@
 """One request and its answer, between the connection that reads the socket and whoever reads the answer."""
 
-import asyncio
-from collections.abc import Callable
+import math
+from collections.abc import Mapping
 from typing import Protocol
 
 import httpx
+
+from gateway.upstream.waiting import Waiting
 
 
 class Carrier(Protocol):
@@ -17,64 +19,51 @@ class Carrier(Protocol):
     def linger(self) -> None: ...
 
 
-class Exchange:
-    """The connection feeds it; `head` and `read` wait for what has come."""
+class UnansweredError(httpx.ReadError):
+    """The connection had served before, and died without a byte of an answer: it may have been dead already."""
 
-    __slots__ = (
-        "_chunks",
-        "_connection",
-        "_waiter",
-        "buffered",
-        "complete",
-        "error",
-        "head_done",
-        "headers",
-        "reused",
-        "started",
-        "status",
-    )
 
-    def __init__(self, connection: Carrier, reused: bool) -> None:
-        self.status = 0
-        self.headers: list[tuple[bytes, bytes]] = []  # names in lower case
-        self.head_done = False
-        self.complete = False
-        self.error: httpx.TransportError | None = None
-        self.started = False  # a byte of the answer has come
-        self.reused = reused  # the connection had served before: it may have been dead already
+class Exchange(Waiting):
+    """The connection feeds it; `head` and `read` wait for what has come. Waits raise TimeoutError at their end."""
+
+    status = 0
+    headers: Mapping[bytes, bytes] | None = None  # names in lower case; None until the head is here
+    complete = False  # all of the answer has come
+    error: httpx.TransportError | None = None
+
+    def __init__(self, connection: Carrier, pieces: list[bytes]) -> None:
+        """`pieces` of the body are put there by the connection's parser, until `body_ended`."""
         self._connection: Carrier | None = connection
-        self._chunks: list[bytes] = []
-        self.buffered = 0  # bytes that wait for the reader, or more: as they came over the wire
-        self._waiter: asyncio.Future[None] | None = None
+        self._pieces = pieces
 
-    async def head(self) -> None:
-        """Returns once status and headers are here."""
-        while not self.head_done:
+    async def head(self, until: float = math.inf) -> Mapping[bytes, bytes]:
+        """The headers, once they and the status are here."""
+        while self.headers is None:
             if self.error is not None:
                 raise self.error
-            await self._wait()
+            await self.wait(until)
+        return self.headers
 
     @property
     def ready(self) -> bool:
         """`take` has something to say: bytes, or that there are no more."""
-        return bool(self._chunks) or self.complete
+        return bool(self._pieces) or self.complete
 
     def take(self) -> bytes:
         """All body bytes that are here, without waiting."""
-        chunks = self._chunks
-        piece = chunks[0] if len(chunks) == 1 else b"".join(chunks)
-        chunks.clear()
-        self.buffered = 0
+        pieces = self._pieces
+        piece = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        pieces.clear()
         if self._connection is not None:
             self._connection.resume()
         return piece
 
-    async def read(self) -> bytes:
+    async def read(self, until: float = math.inf) -> bytes:
         """All body bytes that are here, at least one; b"" at the end of the body."""
         while not self.ready:
             if self.error is not None:
                 raise self.error
-            await self._wait()
+            await self.wait(until)
         return self.take()
 
     def abort(self) -> None:
@@ -82,40 +71,31 @@ class Exchange:
         if self._connection is not None:
             self._connection.abort()
 
+    async def aclose(self) -> None:
+        self.abort()
+
     def linger(self) -> None:
         """The reader has all it wants: a short rest is read and dropped, so that the connection can be used again."""
         connection, self._connection = self._connection, None
-        self.buffered = 0
+        self.disarm()
         if connection is not None:
             connection.linger()
 
-    async def _wait(self) -> None:
-        self._waiter = asyncio.get_running_loop().create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
-
-    def wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
     # What the connection calls.
 
-    @property
-    def take_in(self) -> Callable[[bytes], None]:
-        """To be called with each piece of the body; `wake` follows, once for many pieces."""
-        return self._chunks.append
-
-    def head_arrived(self) -> None:
-        self.head_done = True
+    def body_ended(self) -> None:
+        """What its parser finds from here on belongs to no answer, or to another one."""
+        self._pieces = self._pieces.copy()
 
     def finish(self) -> None:
         self.complete = True
         self._connection = None
+        self.disarm()
         self.wake()
 
     def fail(self, error: httpx.TransportError) -> None:
         self.error = error
         self._connection = None
+        self.body_ended()
+        self.disarm()
         self.wake()

@@ -7,13 +7,19 @@ import httpx
 
 from gateway.config import ProviderConfig
 from gateway.upstream import passing
-from gateway.upstream.answer import EventStream, HttpAnswer, translate
+from gateway.upstream.answer import HttpAnswer, kept_headers, translate
 from gateway.upstream.errors import NoAnswerFailure, ProtocolFailure, RedirectFailure, TimeoutFailure
+from gateway.upstream.event_stream import EventStream
+from gateway.upstream.exchange import Exchange
+from gateway.upstream.foreign import ForeignExchange, exchange_through
 from gateway.upstream.formats import OPENAI, Format
+from gateway.upstream.headers import FORWARDED as FORWARDED
+from gateway.upstream.headers import base_headers, header_lines, may_go_on, request_head, split_line
 from gateway.upstream.native import refuse_lost
-from gateway.upstream.timer import PhaseTimer
-from gateway.upstream.transport import Body, Transport, transport_for
+from gateway.upstream.pool import Pool
+from gateway.upstream.transport import Transport, exchange_over, transport_for
 from gateway.upstream.types import Outbound, Reply, Timeouts
+from gateway.upstream.waiting import Limit
 from gateway.wire.inference import Inference
 from gateway.wire.splice import renamed, splice
 
@@ -25,9 +31,6 @@ PATHS: Mapping[str, str] = {
     "embeddings": "embeddings",
     **passing.PATHS,
 }
-# Of the client's headers only those that can't change the answer: all tenants share the operator's account and the
-# cache, so one's `idempotency-key: 1` would be another's call, and one's `openai-beta` another's answer.
-FORWARDED = {"traceparent", "tracestate"}
 EVENTS = b"text/event-stream"
 JSON = b"application/json"
 PAGES = {b"text/html", b"application/xhtml+xml"}  # of a login, a proxy, a site: no model writes its answers so
@@ -58,67 +61,98 @@ class HttpBackend:
         self._transport = transport or transport_for(provider.base_url, provider.max_connections)
         self._urls = {endpoint: _join(provider.base_url, path) for endpoint, path in self.paths.items()}
         self._models_url = _join(provider.base_url, "models")
+        self._pool: Pool | None = None  # once it is needed
+        self._limit_field = provider.limit_field
+        self._connect_s = provider.connect_timeout_s
         self._secret = provider.api_key.encode() if len(provider.api_key) >= MIN_SECRET else b""
-        self._headers = _base_headers(provider, self._credentials(provider.api_key) if provider.api_key else {})
+        self._headers = base_headers(provider, self._credentials(provider.api_key) if provider.api_key else {})
         self._heads = {endpoint: request_head(url, self._headers_of(endpoint)) for endpoint, url in self._urls.items()}
 
-    def request(self, outbound: Outbound) -> tuple[str, bytes, list[tuple[bytes, bytes]]]:
-        """Which of `paths`, the body, and headers beside those that every request has. Raises InvalidRequestError."""
+    def request(self, outbound: Outbound) -> tuple[str, bytes, bytes]:
+        """Which of `paths`, the body, and header lines beside those that every request has.
+
+        Raises InvalidRequestError.
+        """
         inference = outbound.inference
         if inference.api:  # a chat of our own writing
             refuse_lost(inference)
-            inference = renamed(inference, "max_completion_tokens", self._provider.limit_field)
+            inference = renamed(inference, "max_completion_tokens", self._limit_field)
         body = splice(inference, model=outbound.upstream_model, include_usage=inference.stream or None)
         form = inference.form
-        extra = [] if form is None else [(b"content-type", form.content_type.encode("latin-1"))]
-        return inference.endpoint, body, extra
+        return inference.endpoint, body, b"" if form is None else header_lines((("content-type", form.content_type),))
 
     async def send(self, outbound: Outbound) -> Reply:
         return await self._call(outbound, *self.request(outbound))
 
-    async def _call(self, outbound: Outbound, path: str, body: bytes, extra: list[tuple[bytes, bytes]]) -> Reply:
-        timeouts = outbound.timeouts or self._timeouts
-        timer = PhaseTimer(timeouts.total_s)
-        answer: HttpAnswer | None = None
+    async def _call(self, outbound: Outbound, path: str, body: bytes, lines: bytes) -> Reply:
+        inference, timeouts = outbound.inference, outbound.timeouts or self._timeouts
+        now = asyncio.get_running_loop().time()
+        total = limit = Limit(now + timeouts.total_s, "total", timeouts.total_s)
+        if inference.stream:
+            limit = min(total, Limit(now + timeouts.first_token_s, "first_token", timeouts.first_token_s))
         try:
-            if outbound.inference.stream:
-                timer.limit("first_token", timeouts.first_token_s, from_start=True)
-            with timer:
-                answer = await self._dispatch(outbound, path, body, extra, timer)
-            answer.start()
-            return await self._reply(answer, outbound.inference, timeouts)
-        except BaseException as error:
-            timer.close()
-            if answer is not None:
-                await answer.aclose()
-            if isinstance(error, httpx.HTTPError):
-                raise translate(error, self._provider.connect_timeout_s) from error
+            exchange = await self._exchange(outbound, path, body, lines, limit.until)
+        except TimeoutError as error:
+            raise TimeoutFailure(limit.phase, limit.seconds) from error
+        except httpx.HTTPError as error:
+            raise translate(error, self._connect_s) from error
+        try:
+            return await self._reply(HttpAnswer(exchange, total, timeouts.idle_s), inference, limit)
+        except BaseException:
+            await exchange.aclose()
             raise
 
-    async def _reply(self, answer: HttpAnswer, inference: Inference, timeouts: Timeouts) -> Reply:
-        status, headers, stream = answer.status, tuple(answer.kept), inference.stream
-        is_events = answer.content_type == EVENTS
-        if status in EMPTY or (status < 300 and answer.content_type in PAGES):
-            kind = answer.content_type.decode("latin-1") or "nothing"
-            raise NoAnswerFailure(f"HTTP {status} with {kind} in place of an answer", status)
-        if status < 300 and inference.endpoint in passing.BYTES and answer.content_type != JSON:
-            pieces = passing.pieces(answer, timeouts.idle_s)
-            return Reply(status, headers=headers, events=pieces, close=answer.aclose, format=passing.RAW)
-        if status < 300 and stream and is_events:
-            events = EventStream(answer, timeouts.first_token_s, timeouts.idle_s, self.format, self._secret)
-            return Reply(status, headers=headers, events=events, close=answer.aclose, format=self.format)
-        if 300 <= status < 400:
+    async def _exchange(
+        self, outbound: Outbound, path: str, body: bytes, lines: bytes, until: float
+    ) -> Exchange | ForeignExchange:
+        """Sends the request: past httpx's objects through our own transport, by the book through any other."""
+        connect_s, dispatch = self._connect_s, outbound.dispatch
+        dispatch.has_left = False
+        url, head = self._address(path, outbound.upstream_model)
+        if outbound.headers:
+            lines += header_lines(pair for pair in outbound.headers if may_go_on(*pair))
+        lines = b"x-request-id: %b\r\n%b" % (outbound.request_id.encode(), lines)
+        if isinstance(self._transport, Transport):
+            head = b"%b%bcontent-length: %d\r\n\r\n" % (head, lines, len(body))
+            pool = self._pool = self._pool or self._transport.pool(url)
+            return await exchange_over(pool, b"POST", (head, body), connect_s, connect_s, until, dispatch)
+        headers = [*self._headers_of(path), *map(split_line, lines.splitlines())]
+        limits = {"timeout": {"connect": connect_s, "pool": connect_s}}
+        dispatch.has_left = True  # as far as we can tell
+        request = httpx.Request("POST", url, headers=headers, content=body, extensions=limits)
+        return await exchange_through(self._transport, request, until)
+
+    async def _reply(self, answer: HttpAnswer, inference: Inference, first_token: Limit) -> Reply:
+        status = answer.status
+        if status < 300 and answer.content_type != JSON:
+            reply = self._reply_of_another_type(answer, inference, first_token)
+            if reply is not None:
+                return reply
+        elif 300 <= status < 400:
             raise RedirectFailure(f"a redirect (HTTP {status}), which is not followed: correct base_url", status)
-        if status < 300 and is_events:
-            raise ProtocolFailure("an event stream that was not asked for")
-        limit = MAX_BODY_BYTES if status < 300 else MAX_ERROR_BYTES
-        body = await answer.whole(limit, timeouts.idle_s)
+        body = await answer.whole(MAX_BODY_BYTES if status < 300 else MAX_ERROR_BYTES)
         if status < 300 and not body.lstrip().startswith(ANSWERS):
             raise NoAnswerFailure(f"HTTP {status} with {len(body)} bytes that are no JSON", status)
         if status >= 400 and self._secret and self._secret in body:
             raise ProtocolFailure(f"an HTTP {status} that repeats our key, which is not for the client to see")
         format = passing.JSON if inference.endpoint in passing.PATHS else self.format
-        return Reply(status, headers=headers, body=body, format=format)
+        return Reply(status, headers=kept_headers(status, answer.headers), body=body, format=format)
+
+    def _reply_of_another_type(self, answer: HttpAnswer, inference: Inference, first_token: Limit) -> Reply | None:
+        """A success that does not call itself JSON; None for what may be that all the same."""
+        status, kind, headers = answer.status, answer.content_type, kept_headers(answer.status, answer.headers)
+        if status in EMPTY or kind in PAGES:
+            what = kind.decode("latin-1") or "nothing"
+            raise NoAnswerFailure(f"HTTP {status} with {what} in place of an answer", status)
+        if inference.endpoint in passing.BYTES:
+            pieces = passing.pieces(answer)
+            return Reply(status, headers=headers, events=pieces, close=answer.aclose, format=passing.RAW)
+        if kind != EVENTS:
+            return None
+        if not inference.stream:
+            raise ProtocolFailure("an event stream that was not asked for")
+        events = EventStream(answer, first_token, self.format, self._secret)
+        return Reply(status, headers=headers, events=events, close=answer.aclose, format=self.format)
 
     async def check(self) -> None:
         """Lists the provider's models, which costs nothing: whatever it says of them, somebody is there and knows us.
@@ -157,69 +191,8 @@ class HttpBackend:
     def _credentials(key: str) -> dict[str, str]:
         return {"authorization": f"Bearer {key}"}
 
-    async def _dispatch(
-        self, outbound: Outbound, path: str, body: bytes, extra: list[tuple[bytes, bytes]], timer: PhaseTimer
-    ) -> HttpAnswer:
-        """Sends the request: past httpx's objects through our own transport, by the book through any other."""
-        connect_s, dispatch = self._provider.connect_timeout_s, outbound.dispatch
-        dispatch.has_left = False
-        url, head = self._address(path, outbound.upstream_model)
-        extra = extra + _extra_headers(outbound, len(body))
-        if isinstance(self._transport, Transport):
-            lines = b"".join([b"%b: %b\r\n" % header for header in extra])
-            parts = (b"%b%b\r\n" % (head, lines), body)
-            exchange = await self._transport.exchange(url, b"POST", parts, connect_s, connect_s, dispatch)
-            return HttpAnswer(exchange.status, exchange.headers, Body(exchange), timer)
-        request = httpx.Request(
-            "POST",
-            url,
-            headers=[*self._headers_of(path), *extra],
-            stream=httpx.ByteStream(body),
-            extensions={"timeout": {"connect": connect_s, "pool": connect_s}},
-        )
-        dispatch.has_left = True  # as far as we can tell
-        response = await self._transport.handle_async_request(request)
-        assert isinstance(response.stream, httpx.AsyncByteStream)
-        return HttpAnswer(response.status_code, response.headers.raw, response.stream, timer)
-
-
-def request_head(url: httpx.URL, headers: list[tuple[bytes, bytes]]) -> bytes:
-    """The lines that all requests to a URL have in common."""
-    lines = b"".join(b"%b: %b\r\n" % header for header in headers)
-    return b"POST %b HTTP/1.1\r\n%b" % (url.raw_path, lines)
-
 
 def _join(base_url: str, path: str) -> httpx.URL:
     """A query of the base URL (`?api-version=...`) stays behind the path."""
     url = httpx.URL(base_url)
     return url.copy_with(path=f"{url.path.rstrip('/')}/{path}")
-
-
-def _base_headers(provider: ProviderConfig, credentials: dict[str, str]) -> list[tuple[bytes, bytes]]:
-    """Raises ValueError for a header that can't be sent."""
-    headers = {
-        "host": httpx.URL(provider.base_url).netloc.decode("ascii"),
-        "user-agent": "tollhouse",
-        "accept": "application/json, text/event-stream",
-        "accept-encoding": "identity",  # answers are short, and a compressed stream comes in bursts
-        "content-type": "application/json",
-    } | credentials
-    headers |= {name.lower(): value for name, value in provider.headers.items()}
-    for name, value in headers.items():
-        if not _is_one_line(name) or not _is_one_line(value):
-            raise ValueError(
-                f"provider {provider.name}: the header {name!r} has a line break or other control character"
-            )
-    return [(name.encode(), value.encode()) for name, value in headers.items()]
-
-
-def _extra_headers(outbound: Outbound, content_length: int) -> list[tuple[bytes, bytes]]:
-    extra = [(b"x-request-id", outbound.request_id.encode()), (b"content-length", b"%d" % content_length)]
-    for name, value in outbound.headers:
-        if name.lower() in FORWARDED and _is_one_line(value):
-            extra.append((name.lower().encode(), value.encode()))
-    return extra
-
-
-def _is_one_line(text: str) -> bool:
-    return all(character >= " " for character in text)

@@ -99,10 +99,10 @@ JSON = JsonFormat()
 RAW = BytesFormat()
 
 
-async def pieces(answer: HttpAnswer, idle_s: float) -> AsyncIterator[list[bytes]]:
+async def pieces(answer: HttpAnswer) -> AsyncIterator[list[bytes]]:
     """A body as it comes, one piece at a time. Raises UpstreamFailure for one that breaks off."""
     try:
-        while piece := await answer.read("idle", idle_s):
+        while piece := await answer.read():
             yield [piece]
     finally:
         await answer.aclose()

@@ -3,6 +3,7 @@
 import asyncio
 import ssl
 from collections import deque
+from time import monotonic
 
 import httpx
 
@@ -43,17 +44,21 @@ class Pool:
     def num_idle(self) -> int:
         return len(self._idle)
 
+    def idle(self) -> Connection | None:
+        """A connection that can be used at once."""
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.usable:
+                return connection
+        return None
+
     async def acquire(self, wait_s: float | None, connect_s: float | None) -> Connection:
-        """A connection of one's own: an idle one, else a new one, else the next that falls free.
+        """A connection where none is idle: a new one, else the next that falls free.
 
         Raises httpx.PoolTimeout, ConnectTimeout and ConnectError.
         """
         if self._closed:
             raise httpx.ConnectError("the transport is closed")
-        while self._idle:
-            connection = self._idle.pop()
-            if connection.usable:
-                return connection
         if self.num_connections < self._max_connections:
             self.num_connections += 1
         else:
@@ -147,7 +152,7 @@ class Pool:
         if self._closed or len(self._idle) >= self._max_idle:
             connection.abort()
             return
-        connection.idle_since = asyncio.get_running_loop().time()
+        connection.idle_since = monotonic()
         self._idle.append(connection)
         if self._sweeper is None:
             self._sweeper = asyncio.get_running_loop().call_later(self._idle_s, self._sweep)
@@ -174,8 +179,7 @@ class Pool:
     def _sweep(self) -> None:
         """Closes what has been idle for too long, and looks again when the next one is due."""
         self._sweeper = None
-        loop = asyncio.get_running_loop()
-        while self._idle and self._idle[0].idle_since + self._idle_s <= loop.time():
+        while self._idle and (due_s := self._idle[0].idle_since + self._idle_s - monotonic()) <= 0:
             self._idle.popleft().abort()
         if self._idle:
-            self._sweeper = loop.call_at(self._idle[0].idle_since + self._idle_s, self._sweep)
+            self._sweeper = asyncio.get_running_loop().call_later(due_s, self._sweep)

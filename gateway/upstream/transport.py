@@ -4,7 +4,9 @@ It speaks to the origin directly and knows no proxies, redirects, cookies or HTT
 transport where a proxy stands in between.
 """
 
+import asyncio
 import functools
+import math
 import os
 import ssl
 import time
@@ -14,7 +16,8 @@ from collections.abc import AsyncIterator, Sequence
 import httpx
 
 from gateway.upstream.address_guard import Guard
-from gateway.upstream.exchange import Exchange
+from gateway.upstream.connection import Connection
+from gateway.upstream.exchange import Exchange, UnansweredError
 from gateway.upstream.pool import Pool
 from gateway.upstream.types import Dispatch
 
@@ -65,45 +68,13 @@ class Transport(httpx.AsyncBaseTransport):
         timeouts = request.extensions.get("timeout", {})
         method = request.method.encode()
         parts = _encode(method, request, await request.aread())
-        exchange = await self.exchange(request.url, method, parts, timeouts.get("connect"), timeouts.get("pool"))
-        return httpx.Response(exchange.status, headers=exchange.headers, stream=Body(exchange))
+        pool = self.pool(request.url)
+        exchange = await exchange_over(pool, method, parts, timeouts.get("connect"), timeouts.get("pool"))
+        headers = list((exchange.headers or {}).items())
+        return httpx.Response(exchange.status, headers=headers, stream=Body(exchange))
 
-    async def exchange(
-        self,
-        url: httpx.URL,
-        method: bytes,
-        parts: Sequence[bytes],
-        connect_s: float | None,
-        pool_s: float | None,
-        dispatch: Dispatch | None = None,
-    ) -> Exchange:
-        """The same without httpx's objects: `parts` is the request as it goes over the wire."""
-        pool = self._pool(url)
-        while True:
-            connection = await pool.acquire(pool_s, connect_s)
-            sent = time.monotonic()
-            exchange = connection.send(method, parts)
-            if dispatch is not None:
-                dispatch.has_left = True
-            try:
-                await exchange.head()
-                return exchange
-            except httpx.ReadError:
-                # A server may close an idle connection just as we send: it has not seen the request. One that breaks
-                # later may have answered it already, and whether to pay for it twice is not ours to say.
-                if exchange.started or not exchange.reused or time.monotonic() - sent > STALE_S:
-                    raise
-                pool.close_idle()
-            except BaseException:
-                exchange.abort()
-                raise
-
-    async def aclose(self) -> None:
-        pools, self._pools = self._pools, {}
-        for pool in pools.values():
-            await pool.aclose()
-
-    def _pool(self, url: httpx.URL) -> Pool:
+    def pool(self, url: httpx.URL) -> Pool:
+        """The connections to a URL's origin."""
         key = (url.raw_scheme, url.raw_host, url.port)
         pool = self._pools.get(key)
         if pool is None:
@@ -118,6 +89,49 @@ class Transport(httpx.AsyncBaseTransport):
                 guard=self._guard,
             )
         return pool
+
+    async def aclose(self) -> None:
+        pools, self._pools = self._pools, {}
+        for pool in pools.values():
+            await pool.aclose()
+
+
+async def exchange_over(
+    pool: Pool,
+    method: bytes,
+    parts: Sequence[bytes],
+    connect_s: float | None,
+    pool_s: float | None,
+    until: float = math.inf,
+    dispatch: Dispatch | None = None,
+) -> Exchange:
+    """The same without httpx's objects: `parts` is the request as it goes over the wire.
+
+    Raises TimeoutError if the headers are not here `until` then, by the event loop's clock.
+    """
+    while True:
+        connection = pool.idle() or await _acquire(pool, connect_s, pool_s, until)
+        exchange = connection.send(method, parts)
+        sent = time.monotonic()
+        if dispatch is not None:
+            dispatch.has_left = True
+        try:
+            await exchange.head(until)
+            return exchange
+        except UnansweredError:
+            # A server may close an idle connection just as we send: it has not seen the request. One that breaks
+            # later may have answered it already, and whether to pay for it twice is not ours to say.
+            if time.monotonic() - sent > STALE_S:
+                raise
+            pool.close_idle()
+        except BaseException:
+            exchange.abort()
+            raise
+
+
+async def _acquire(pool: Pool, connect_s: float | None, pool_s: float | None, until: float) -> Connection:
+    async with asyncio.timeout_at(until if until < math.inf else None):
+        return await pool.acquire(pool_s, connect_s)
 
 
 def _encode(method: bytes, request: httpx.Request, body: bytes) -> tuple[bytes, ...]:

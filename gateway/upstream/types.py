@@ -4,7 +4,7 @@ Answers are OpenAI's own JSON, or in what other format the reply says, as bytes:
 passes unchanged.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Protocol, runtime_checkable
 
 import msgspec
@@ -58,6 +58,9 @@ class Outbound(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     dispatch: Dispatch = msgspec.field(default_factory=Dispatch)
 
 
+NO_HEADERS: Mapping[bytes, bytes] = {}
+
+
 class Reply:
     """What a backend answered, headers first.
 
@@ -72,7 +75,7 @@ class Reply:
         self,
         status: int,
         *,
-        headers: tuple[tuple[bytes, bytes], ...] = (),
+        headers: Mapping[bytes, bytes] = NO_HEADERS,
         body: bytes | None = None,
         events: AsyncIterator[list[bytes]] | None = None,
         close: "Closer | None" = None,

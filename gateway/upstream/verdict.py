@@ -49,7 +49,7 @@ def judge(reply: Reply, first_events: list[bytes]) -> Failed | None:
         return Failed(code, "the upstream does not accept our credentials", http_status=status)
     if status not in PASSING and status < 500:
         return None
-    retry_after_s = retry_after({name.decode("latin-1"): value.decode("latin-1") for name, value in reply.headers})
+    retry_after_s = retry_after({name.decode(): value.decode("latin-1") for name, value in reply.headers.items()})
     passes = status in PASSING or (status in CROWDED and retry_after_s is not None)
     return Failed(
         code,

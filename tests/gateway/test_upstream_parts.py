@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 from gateway.upstream.breaker import MAX_COOL_DOWN_S, Breaker
 from gateway.upstream.encoding import Inflater
-from gateway.upstream.errors import TimeoutFailure
 from gateway.upstream.first_token import is_prelude
-from gateway.upstream.timer import PhaseTimer
 from gateway.upstream.types import Reply
 from gateway.upstream.verdict import judge, retry_after
+from gateway.upstream.waiting import Limit, Waiting
 
 
 class Clock:
@@ -88,54 +87,64 @@ def test_a_rest_is_granted_within_reason() -> None:
     assert breaker.open_until == MAX_COOL_DOWN_S
 
 
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def wake_later(waiting: Waiting, seconds: float) -> None:
+    await asyncio.sleep(seconds)
+    waiting.wake()
+
+
 @pytest.mark.anyio
-async def test_the_timer_rings_in_the_phase_that_waits() -> None:
-    timer = PhaseTimer(5)
+async def test_a_wait_ends_when_it_is_woken_or_at_its_end() -> None:
+    waiting = Waiting()
     for _ in range(5):
-        with timer.limit("idle", 0.4):
-            await asyncio.sleep(0.1)
-    with pytest.raises(TimeoutFailure) as raised, timer.limit("idle", 0.05):
-        await asyncio.sleep(1)
-    assert raised.value.phase == "idle"
-    timer.close()
+        task = asyncio.create_task(wake_later(waiting, 0.1))
+        await waiting.wait(now() + 0.4)
+        await task
+    started = now()
+    with pytest.raises(TimeoutError):
+        await waiting.wait(started + 0.05)
+    assert 0.04 < now() - started < 0.3
+    waiting.disarm()
 
 
 @pytest.mark.anyio
-async def test_the_total_limit_holds_over_all_phases() -> None:
-    timer = PhaseTimer(0.1)
-    with pytest.raises(TimeoutFailure) as raised:  # noqa: PT012
-        while True:
-            with timer.limit("idle", 5):
-                await asyncio.sleep(0.03)
-    assert raised.value.phase == "total"
-    timer.close()
+async def test_an_end_that_lies_earlier_than_the_last_one_holds() -> None:
+    waiting = Waiting()
+    task = asyncio.create_task(wake_later(waiting, 0.01))
+    await waiting.wait(now() + 3600)
+    await task
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(waiting.wait(now() + 0.05), 10)
+    waiting.disarm()
 
 
 @pytest.mark.anyio
 async def test_time_spent_elsewhere_does_not_count_as_waiting() -> None:
-    timer = PhaseTimer(5)
-    with timer.limit("idle", 0.3):
-        await asyncio.sleep(0)
-    await asyncio.sleep(0.4)  # a slow client
-    with timer.limit("idle", 0.3):
-        await asyncio.sleep(0)
-    timer.close()
+    waiting = Waiting()
+    for _ in range(2):
+        task = asyncio.create_task(wake_later(waiting, 0))
+        await waiting.wait(now() + 0.3)
+        await task
+        await asyncio.sleep(0.4)  # a slow client
+    waiting.disarm()
 
 
 @pytest.mark.anyio
 async def test_somebody_elses_cancellation_stays_one() -> None:
-    timer = PhaseTimer(5)
-
-    async def wait() -> None:
-        with timer.limit("idle", 1):
-            await asyncio.sleep(5)
-
-    task = asyncio.create_task(wait())
+    waiting = Waiting()
+    task = asyncio.create_task(waiting.wait(now() + 1))
     await asyncio.sleep(0.01)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    timer.close()
+    waiting.disarm()
+
+
+def test_the_limit_that_ends_first_is_the_one_told() -> None:
+    assert min(Limit(7.0, "total", 5), Limit(6.5, "idle", 60)).phase == "idle"
 
 
 ENCODERS = {

@@ -395,7 +395,8 @@ def test_any_split_of_an_answer_is_the_same_answer(answer: bytes, cuts: list[int
         connection.data_received(answer[start:end])
     assert exchange.complete
     assert exchange.status == 200
-    assert (b"x-long", b"y" * 40) in exchange.headers
+    assert exchange.headers is not None
+    assert exchange.headers[b"x-long"] == b"y" * 40
     with pytest.raises(StopIteration) as returned:  # nothing to wait for, so no event loop is needed
         exchange.read().send(None)
     assert returned.value.value == b"hello world"
