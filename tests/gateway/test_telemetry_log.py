@@ -54,9 +54,9 @@ def test_each_field_says_what_the_record_does(capsysbinary: pytest.CaptureFixtur
     assert json.loads(capsysbinary.readouterr().out) == {
         "time": "2026-11-30T00:53:20.000+00:00", "event": "request", "request_id": "0a1b", "tenant_id": "t1",
         "key_id": "k1", "endpoint": "chat.completions", "requested_model": "auto", "status": "error",
-        "http_status": 502, "cache": "hit-semantic", "latency_ms": 1.235, "cost_usd": "0.000000005", "saved_usd": "0.000001234",
-        "similarity": 0.9877, "ttft_ms": 2.346, "attempts": 1, "error_code": "timeout_read", "model": "m",
-        "provider": "p", "tier": "small", "route": "rule 2", "cache_reason": "guard", "stream": True,
+        "http_status": 502, "cache": "hit-semantic", "latency_ms": 1.235, "cost_usd": "0.000000005",
+        "saved_usd": "0.000001234", "similarity": 0.9877, "ttft_ms": 2.346, "attempts": 1, "error_code": "timeout_read",
+        "model": "m", "provider": "p", "tier": "small", "route": "rule 2", "cache_reason": "guard", "stream": True,
         "prompt_tokens": 3, "completion_tokens": 4, "cached_tokens": 2, "usage_estimated": True,
     }  # fmt: skip
 
