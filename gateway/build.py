@@ -66,7 +66,7 @@ async def open_house(config: Config, stack: AsyncExitStack) -> House:
     ledger = Ledger(database, state, config.store.journal_fsync_ms, prices=prices)
     await ledger.start()
     stack.push_async_callback(ledger.aclose)
-    _check_admin_key()
+    admin_key()  # refused here, if it could be guessed
     authenticator = Authenticator(database, Proxies(config.server.trusted_proxies))
     stack.push_async_callback(authenticator.aclose)
     await authenticator.start()
@@ -163,13 +163,6 @@ def _webhooks(config: Config) -> WebhookClient | None:
     return WebhookClient(
         section.secret, allow_private=config.security.allow_private_webhooks, timeout_s=section.timeout_s
     )
-
-
-def _check_admin_key() -> None:
-    try:
-        admin_key()
-    except ValueError as error:
-        raise ConfigError([str(error)]) from error
 
 
 def _plan(config: Config, backends: Backends) -> Providers:

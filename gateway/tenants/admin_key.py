@@ -4,6 +4,7 @@ import hashlib
 import hmac
 import os
 
+from gateway.config_check import ConfigError
 from gateway.errors import AuthenticationError, PermissionDeniedError
 
 VARIABLE = "TOLLHOUSE_ADMIN_KEY"
@@ -11,10 +12,10 @@ MIN_LENGTH = 32  # characters; `openssl rand -hex 32` makes 64
 
 
 def admin_key() -> str:
-    """ "" where none is set. Raises ValueError for one that could be guessed."""
+    """ "" where none is set. Raises ConfigError for one that could be guessed."""
     key = os.environ.get(VARIABLE, "").strip()
     if key and len(key) < MIN_LENGTH:
-        raise ValueError(f"{VARIABLE} has {len(key)} characters, and needs {MIN_LENGTH}: openssl rand -hex 32")
+        raise ConfigError([f"{VARIABLE} has {len(key)} characters, and needs {MIN_LENGTH}: openssl rand -hex 32"])
     return key
 
 

@@ -4,9 +4,12 @@ import asyncio
 import time
 
 import pytest
+from click.testing import CliRunner
 
 from gateway.api.admin.openapi import document
 from gateway.app import create_app
+from gateway.cli.root import cli
+from gateway.config_check import ConfigError
 from gateway.tenants.admin_key import is_admin
 from tests.gateway.admin.conftest import ADMIN_KEY, Admin
 
@@ -113,8 +116,15 @@ async def test_without_an_admin_key_the_api_is_off(admin: Admin, monkeypatch: py
 
 async def test_a_key_that_could_be_guessed_is_refused_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOLLHOUSE_ADMIN_KEY", "short")
-    with pytest.raises(ValueError, match="has 5 characters, and needs 32"):
+    with pytest.raises(ConfigError, match="has 5 characters, and needs 32"):
         is_admin("Bearer short")
+
+
+def test_it_is_refused_in_one_line(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOLLHOUSE_ADMIN_KEY", "short")
+    told = CliRunner().invoke(cli, ["serve", "--config", str(admin.config), "--port", "0"])
+    assert told.exit_code == 1
+    assert told.stderr == "Error: TOLLHOUSE_ADMIN_KEY has 5 characters, and needs 32: openssl rand -hex 32\n"
 
 
 OPERATIONS = [(method, path) for path, methods in document()["paths"].items() for method in methods]
