@@ -2,6 +2,7 @@
 
 from engine.errors import ModelLoadError
 from engine.loader.checkpoint import load_checkpoint
+from engine.models.registry import family_of
 from engine.types import EngineOptions
 from engine.validation import check_options
 from kernels.batch import BLOCK_SIZE
@@ -16,6 +17,7 @@ def check_fit(options: EngineOptions) -> list[str]:
     """
     check_options(options)
     config = load_checkpoint(options.model).config
+    family_of(config)  # refuses what is none
     heads = HeadShape(config.num_heads, config.num_kv_heads, config.head_dim)
     num_tokens = BLOCK_SIZE * count_blocks(options, block_bytes(config.num_layers, heads, options.kv_cache_dtype))
     wanted = options.max_model_len or config.context_length

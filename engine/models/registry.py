@@ -29,15 +29,20 @@ FAMILIES: dict[str, Callable[[Parts], Decoder]] = {
 }
 
 
+def family_of(config: ModelConfig) -> Callable[[Parts], Decoder]:
+    """Raises ModelLoadError for one that is not here."""
+    family = FAMILIES.get(config.architecture)
+    if family is None:
+        known = ", ".join(sorted(FAMILIES))
+        raise ModelLoadError(f"no model family {config.architecture!r} (there is: {known}); choose another model")
+    return family
+
+
 def build_model(config: ModelConfig, weights: Weights, operations: Operations, num_positions: int) -> Decoder:
     """A model with rotary tables for so many positions, of all the file's weights.
 
     Raises ModelLoadError, for a family that is not here as for what is missing and what is left over.
     """
-    family = FAMILIES.get(config.architecture)
-    if family is None:
-        known = ", ".join(sorted(FAMILIES))
-        raise ModelLoadError(f"no model family {config.architecture!r} (there is: {known}); choose another model")
-    model = family(Parts(config, weights, operations, num_positions))
+    model = family_of(config)(Parts(config, weights, operations, num_positions))
     expect_all_read(weights, tied=bool(config.tied))
     return model

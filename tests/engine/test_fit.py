@@ -34,3 +34,12 @@ def test_an_option_that_makes_no_sense_is_refused(smollm2_path: Path, option: di
 
 def test_what_fits_needs_no_words(smollm2_path: Path) -> None:
     assert check_fit(EngineOptions(model=str(smollm2_path), kv_cache_mb=24, max_model_len=1000)) == []
+
+
+def test_a_family_that_is_not_here_is_refused(smollm2_path: Path, tmp_path: Path) -> None:
+    whole = smollm2_path.read_bytes()
+    header, tensors = whole[: 4 << 20], whole[4 << 20 :]
+    other = tmp_path / "mamba.gguf"
+    other.write_bytes(header.replace(b"llama.", b"mamba.").replace(b"llama", b"mamba", 1) + tensors)
+    with pytest.raises(ModelLoadError, match="no model family 'mamba'"):
+        check_fit(EngineOptions(model=str(other)))
