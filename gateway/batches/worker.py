@@ -40,6 +40,7 @@ class Worker:
         self._nudged = asyncio.Event()
         self._leased_until = 0.0  # of the loop's clock: all leases are renewed at once
         self._looking: asyncio.Task[None] | None = None
+        self._waits = False  # for the database; said once when it begins, and when it ends
 
     async def start(self) -> None:
         self._house.batches.on_change = self._nudged.set
@@ -66,7 +67,13 @@ class Worker:
                 while await self._take_one():
                     pass
             except StoreError as error:
-                log.warning("batches wait for the database: %s", error)
+                if not self._waits:
+                    log.warning("batches wait for the database: %s", error)
+                self._waits = True
+            else:
+                if self._waits:
+                    log.info("batches go on")
+                self._waits = False
             self._doubt()
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(LOOK_INTERVAL_S, self._lease_s / 5)):
