@@ -33,11 +33,15 @@ def encode_frame(kind: int, payload: bytes) -> bytes:
     return _HEADER.pack(_MAGIC, kind, len(payload), zlib.crc32(payload, kind)) + payload
 
 
-def read_frames(path: Path, offset: int = 0, size: int = _READ_BYTES) -> Chunk:
-    """About `size` bytes' worth of frames. What a crash tore off is left out, what is damaged is skipped and logged."""
+def read_frames(path: Path, offset: int = 0, size: int = _READ_BYTES, stop: int | None = None) -> Chunk:
+    """About `size` bytes' worth of frames. What a crash tore off is left out, what is damaged is skipped and logged.
+
+    `stop`: how far to look into a file that is being written to; None: to its end.
+    """
     with path.open("rb") as file:
         file.seek(offset)
-        data = file.read(size)
+        left = -1 if stop is None else stop - offset
+        data = file.read(size if stop is None else min(size, left))
         whole = len(data) < size
         frames: list[Frame] = []
         position = 0
@@ -48,7 +52,7 @@ def read_frames(path: Path, offset: int = 0, size: int = _READ_BYTES) -> Chunk:
                 frames.append(frame)
                 continue
             if not whole and not frames:  # one frame larger than a chunk, or damage: look at all that is left
-                data += file.read()
+                data += file.read(left if stop is None else left - len(data))
                 whole = True
                 continue
             if not whole:

@@ -6,7 +6,6 @@ A request's Hold keeps alive every segment with one of its frames, until it is r
 (the disk is full) stays in memory with its Hold and is written as soon as that works again.
 """
 
-import errno
 import fcntl
 import logging
 import os
@@ -18,22 +17,12 @@ import msgspec
 from gateway.ids import new_id
 from gateway.ledger.errors import LedgerError
 from gateway.ledger.fsync import Syncer
+from gateway.ledger.segment import Segment
 
 log = logging.getLogger("tollhouse.ledger")
 _RETRY_S = 0.2
 LOCK = "lock"
 SUFFIX = ".journal"
-
-
-class Segment:
-    __slots__ = ("fd", "num_holds", "path", "size", "unread_from")
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
-        self.size = 0
-        self.num_holds = 0
-        self.unread_from: int | None = None  # from here on, settled records are in no memory and have to be read again
 
 
 class Hold(msgspec.Struct, eq=False):
@@ -124,6 +113,7 @@ class Journal:
             self._syncer.close()
         last = self._segments.pop()
         try:
+            last.finish()
             os.fsync(last.fd)
         except OSError as error:
             self._sync_failed(error)
@@ -145,15 +135,13 @@ class Journal:
             self._unwritten[hold.request_id] = hold
 
     def _write(self, hold: Hold, frame: bytes) -> bool:
-        segment, size = self._segments[-1], len(frame)
+        segment = self._segments[-1]
         try:
             if segment.size >= self._segment_bytes:
                 segment = self._rotate()  # if it fails, so does this write, and both are tried again
-            if os.write(segment.fd, frame) != size:
-                os.ftruncate(segment.fd, segment.size)  # half a frame would hide all that follow
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            hold.offset = segment.size
-            segment.size += size
+            offset = segment.size
+            segment.append(frame)
+            hold.offset = offset
             if segment not in hold.segments:
                 hold.segments.append(segment)
                 segment.num_holds += 1
@@ -178,6 +166,7 @@ class Journal:
         fresh = self._new_segment()
         full = self._segments[-1]
         self._segments.append(fresh)
+        full.finish()
         if self._syncer is not None:
             self._syncer.retire(full.fd)
         else:

@@ -69,9 +69,9 @@ def find_orphans(folder: Path) -> list[Orphan]:
     return orphans
 
 
-def read_settled(path: Path, offset: int) -> tuple[list[RequestRecord], int]:
-    """Settled records of a segment from `offset` on, as many as one chunk has, and where to read on."""
-    chunk = read_frames(path, offset)
+def read_settled(path: Path, offset: int, stop: int) -> tuple[list[RequestRecord], int]:
+    """Settled records of a segment between two offsets, as many as one chunk has, and where to read on."""
+    chunk = read_frames(path, offset, stop=stop)
     ignored: Opened = {}
     records = [record for frame in chunk.frames if (record := _take(frame, ignored)) is not None]
     return records, chunk.next_offset

@@ -126,7 +126,7 @@ class Writer:
     async def _write_unread(self) -> None:
         while (segment := self._journal.next_unread()) is not None:
             assert segment.unread_from is not None
-            records, read_to = await asyncio.to_thread(read_settled, segment.path, segment.unread_from)
+            records, read_to = await asyncio.to_thread(read_settled, segment.path, segment.unread_from, segment.size)
             for start in range(0, len(records), BATCH):
                 await self._insert(records[start : start + BATCH])
             self._journal.was_read(segment, read_to)

@@ -1,5 +1,6 @@
 """The journal keeps what it was given, through torn ends, damage and full disks, and lets go of what is done."""
 
+import errno
 import json
 import os
 import subprocess
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway.ledger import segment
 from gateway.ledger.entries import decode_opened, decode_settled, encode_opened, encode_settled
 from gateway.ledger.errors import LedgerError
 from gateway.ledger.frames import Frame, encode_frame, read_frames
@@ -163,11 +165,11 @@ def payloads():
     return [frame.payload.decode() for path in paths for frame in read_frames(path).frames]
 
 journal = Journal(Path(sys.argv[1]), fsync_ms=1)
-resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))  # the kernel cuts the write that crosses it
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))  # the file can't grow any more
 holds = {}
 for number in range(40):
-    journal.append_opened(f"r{number}", encode_frame(1, f"opened {number}".encode() + b"." * 50))
-    holds[number] = journal.append_settled(f"r{number}", encode_frame(2, f"settled {number}".encode() + b"." * 50))
+    journal.append_opened(f"r{number}", encode_frame(1, f"opened {number}".encode() + b"." * 5000))
+    holds[number] = journal.append_settled(f"r{number}", encode_frame(2, f"settled {number}".encode() + b"." * 5000))
 report = {"error": journal.error, "written": len(payloads()), "unwritten": journal.num_unwritten}
 journal.release(holds[39])  # got into SQL meanwhile: need not be written any more
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
@@ -190,12 +192,15 @@ def test_a_full_disk_loses_nothing_that_is_in_memory(tmp_path: Path) -> None:
     assert sorted(report["after"]) == sorted(everything)
 
 
-def test_a_device_that_takes_nothing_is_an_error_state_and_no_exception(tmp_path: Path) -> None:
+def test_a_device_that_takes_nothing_is_an_error_state_and_no_exception(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
     journal = Journal(tmp_path, fsync_ms=0)
-    segment = journal._segments[-1]
-    os.close(segment.fd)
-    segment.fd = os.open("/dev/full", os.O_WRONLY)
-    hold = journal.append_settled("r1", encode_frame(2, b"settled"))
+    monkeypatch.setattr(segment.os, "posix_fallocate", full)
+    hold = journal.append_settled("r1", encode_frame(2, b"settled" * segment.STEP))
     assert journal.error == "No space left on device"
     assert journal.num_unwritten == 1
     assert not journal.forget(hold)  # memory has the only copy

@@ -1,6 +1,7 @@
 """Every settled request is in SQL once: through outages, overflow, kill -9, and several writers of the same journal."""
 
 import asyncio
+import errno
 import json
 import logging
 import os
@@ -19,6 +20,7 @@ from sqlalchemy import text
 
 from gateway.config import ModelConfig
 from gateway.ids import new_id
+from gateway.ledger import segment
 from gateway.ledger.ledger import Ledger
 from gateway.ledger.prices import PriceBook
 from gateway.ledger.records import AttemptRecord, DecisionRecord, RequestRecord
@@ -291,19 +293,22 @@ async def test_two_gateways_share_a_home(database_url: str, tmp_path: Path) -> N
 
 
 @pytest.mark.anyio
-async def test_a_journal_that_is_gone_bad_still_books(database: Database, tmp_path: Path) -> None:
+async def test_a_journal_that_is_gone_bad_still_books(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(segment, "STEP", 512)  # about one record
     ledger = Ledger(database, tmp_path, fsync_ms=0, max_queue=10)
     await ledger.start()
-    segment = ledger._journal._segments[-1]
-    os.close(segment.fd)
-    segment.fd = os.open("/dev/full", os.O_WRONLY)
+    monkeypatch.setattr(segment.os, "posix_fallocate", full)
     for _ in range(50):
         ledger.settle(one())
     assert ledger.stats().journal_error == "No space left on device"
     await ledger.drain()
     assert await count(database) == 50  # from memory, which held more than its bound rather than lose a record
-    os.close(segment.fd)
-    segment.fd = os.open(segment.path, os.O_WRONLY | os.O_APPEND)
+    monkeypatch.undo()
     await asyncio.sleep(0.25)
     ledger.settle(one())
     await ledger.drain()
