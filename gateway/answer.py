@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable
 from typing import Any, Protocol
 
+import msgspec
+
 from gateway.departure import Departure, Register
 from gateway.errors import ApiError, ClientClosedRequest
 from gateway.heartbeat import Heartbeat
@@ -26,35 +28,25 @@ def encode_headers(pairs: Iterable[tuple[str, str]]) -> Headers:
     ]
 
 
-def clean_headers(pairs: Iterable[tuple[bytes, bytes]]) -> Iterable[tuple[bytes, bytes]]:
-    """Headers of somebody else's, as HTTP can carry them; nearly always they are so already."""
-    values = b"".join([value for _, value in pairs])
+def clean_headers(headers: dict[bytes, bytes]) -> dict[bytes, bytes]:
+    """Somebody else's, as HTTP can carry them; nearly always they are so already."""
+    values = b"".join(headers.values())
     if values.isascii() and values.decode().isprintable():
-        return pairs
-    return encode_headers((name.decode("latin-1"), value.decode("latin-1")) for name, value in pairs)
+        return headers
+    return dict(encode_headers((name.decode("latin-1"), value.decode("latin-1")) for name, value in headers.items()))
 
 
 def _clean(value: str) -> bytes:
     return "".join(c if c.isprintable() else "?" for c in value).encode("ascii", "replace")
 
 
-class Answer:
+class Answer(msgspec.Struct, eq=False):
     """A whole answer."""
 
-    __slots__ = ("body", "content_type", "headers", "status")
-
-    def __init__(
-        self,
-        body: bytes,
-        *,
-        status: int = 200,
-        headers: Headers | None = None,
-        content_type: tuple[bytes, bytes] = JSON,
-    ) -> None:
-        self.body = body
-        self.status = status
-        self.content_type = content_type
-        self.headers = headers if headers is not None else []
+    body: bytes
+    status: int = 200
+    headers: Headers = []  # each answer's own
+    content_type: tuple[bytes, bytes] = JSON
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         length = (b"content-length", b"%d" % len(self.body))
@@ -122,7 +114,7 @@ class StreamAnswer:
             await asyncio.shield(self._close(events))
 
     async def _relay(self, events: AsyncGenerator[bytes, None], receive: Any, send: Any) -> None:
-        async with Departure(receive, self._register) as departure:
+        with Departure(receive, self._register) as departure:
             if isinstance(send, Heartbeat):
                 send.on_stuck = departure.stop
                 if self.content_type is not EVENT_STREAM:

@@ -33,16 +33,17 @@ class Departure:
         self._why: ApiError | None = None
         self._watcher: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> Self:
-        task = asyncio.current_task()
+    def __enter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task(loop)
         assert task is not None
         self._task = task
-        self._timer = asyncio.get_running_loop().call_later(PATIENCE_S, self._begin)
+        self._timer = loop.call_later(PATIENCE_S, self._begin)
         if self._register is not None:
             self._register.enter(self)
         return self
 
-    async def __aexit__(
+    def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._timer.cancel()

@@ -16,7 +16,7 @@ class Doors:
         self.closed = False
         self._max_inside = max_inside
         self._inside: set[Departure] = set()
-        self._empty = asyncio.Event()
+        self._empty: asyncio.Event | None = None  # awaited
 
     @property
     def num_inside(self) -> int:
@@ -34,11 +34,10 @@ class Doors:
     def enter(self, visitor: Departure) -> None:
         """Also one that leaves its wait for a stream's first token and comes back to relay it."""
         self._inside.add(visitor)
-        self._empty.clear()
 
     def leave(self, visitor: Departure) -> None:
         self._inside.discard(visitor)
-        if not self._inside:
+        if self._empty is not None and not self._inside:
             self._empty.set()
 
     def close(self) -> None:
@@ -49,6 +48,7 @@ class Doors:
         try:
             async with asyncio.timeout(timeout_s):
                 while self._inside:
+                    self._empty = asyncio.Event()
                     await self._empty.wait()
         except TimeoutError:
             return False

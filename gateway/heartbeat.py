@@ -135,9 +135,7 @@ class Heartbeat:
 
     def _whole(self, message: dict[str, Any]) -> Awaitable[None]:
         body = message.get("body", b"")
-        if len(body) > PIECE_BYTES:
-            return self._in_pieces(message, body)
-        return self._send(message)  # type: ignore[no-any-return]
+        return self._send(message) if len(body) <= PIECE_BYTES else self._in_pieces(message, body)
 
     async def _in_pieces(self, message: dict[str, Any], body: bytes) -> None:
         """A long body piece by piece. Raises ClientClosedRequest for a client that does not take one in time."""

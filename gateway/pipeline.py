@@ -111,7 +111,7 @@ class Pipeline:
 
     async def _in_time(self, passage: Passage, snapshot: Snapshot, receive: Any) -> Answer | StreamAnswer:
         """All that is done for a client before its answer begins stops when it leaves, or has to."""
-        async with Departure(receive, self._house.doors) as departure:
+        with Departure(receive, self._house.doors) as departure:
             if passage.inference.stream and passage.heartbeat is not None:
                 passage.heartbeat.on_stuck = departure.stop
                 passage.heartbeat.begin(lambda: stream_head(describe(passage)))

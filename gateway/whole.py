@@ -23,39 +23,50 @@ def has_begun(passage: Passage) -> bool:
 
 
 def own_headers(reply: Reply) -> tuple[tuple[bytes, bytes], Headers]:
-    """The content-type that a reply came with, and its other headers."""
-    others = dict(clean_headers(reply.headers.items()))
-    content_type = others.pop(b"content-type", None)
-    return JSON if content_type is None else (b"content-type", content_type), list(others.items())
+    """The content-type that a reply came with, and its other headers, each once."""
+    theirs = clean_headers(dict(reply.headers))
+    content_type = theirs.pop(b"content-type", None)
+    return JSON if content_type is None else (b"content-type", content_type), [*theirs.items()]
 
 
-def as_wanted(passage: Passage, reply: Reply, body: bytes, headers: Headers) -> Answer:
+def as_wanted(passage: Passage, reply: Reply, body: bytes, ours: Headers) -> Answer:
     """The body as it came; as a stream for a client that asked for one and an upstream that can't."""
+    content_type, headers = own_headers(reply)
+    headers += ours
+    if reply.status >= 300:
+        return _refusal(passage, reply, body, headers, content_type)
+    if passage.inference.stream:
+        return _as_stream(passage, reply, body, headers, content_type)
+    return Answer(passage.voice.whole(body), reply.status, headers, content_type)
+
+
+def _refusal(
+    passage: Passage, reply: Reply, body: bytes, headers: Headers, content_type: tuple[bytes, bytes]
+) -> Answer:
     voice, late = passage.voice, has_begun(passage)
-    content_type, others = own_headers(reply)
-    headers = [*others, *headers]
-    if reply.status >= 300 and not is_error(body):
+    if not is_error(body):
         reason = reason_in(body)
         message = f"The upstream answered with HTTP {reply.status}{f': {reason}' if reason else ' and no reason.'}"
         error = UpstreamError(message, code=f"http_{reply.status}")
         error.status = reply.status  # which some APIs tell in the body as well
         told = voice.broken(error) if late else voice.error(error)
-        return Answer(told, status=reply.status, headers=headers, content_type=EVENT_STREAM if late else JSON)
-    if passage.inference.stream and reply.status < 300:
-        try:
-            *payloads, _done = replay(body, include_usage=passage.inference.include_usage)
-        except ValueError:
-            log.warning("request %s: a stream was asked for, and what came is neither one nor an answer", passage.id)
-        else:
-            told = voice.events(payloads) + voice.end()
-            return Answer(told, content_type=EVENT_STREAM, headers=headers)
+        return Answer(told, reply.status, headers, EVENT_STREAM if late else JSON)
     if late:
-        return Answer(voice.broken(_in_words(reply, body)), content_type=EVENT_STREAM)
-    body = voice.whole(body) if reply.status < 300 else voice.refusal(body, reply.status)
-    return Answer(body, status=reply.status, headers=headers, content_type=content_type)
+        return Answer(voice.broken(UpstreamRefusal(msgspec.json.decode(body))), content_type=EVENT_STREAM)
+    return Answer(voice.refusal(body, reply.status), reply.status, headers, content_type)
 
 
-def _in_words(reply: Reply, body: bytes) -> UpstreamError:
-    if reply.status >= 300:
-        return UpstreamRefusal(msgspec.json.decode(body))
-    return UpstreamError("The upstream sent neither a stream nor an answer.", code="protocol_error")
+def _as_stream(
+    passage: Passage, reply: Reply, body: bytes, headers: Headers, content_type: tuple[bytes, bytes]
+) -> Answer:
+    voice, late = passage.voice, has_begun(passage)
+    try:
+        *payloads, _done = replay(body, include_usage=passage.inference.include_usage)
+    except ValueError:
+        log.warning("request %s: a stream was asked for, and what came is neither one nor an answer", passage.id)
+    else:
+        return Answer(voice.events(payloads) + voice.end(), headers=headers, content_type=EVENT_STREAM)
+    if late:
+        error = UpstreamError("The upstream sent neither a stream nor an answer.", code="protocol_error")
+        return Answer(voice.broken(error), content_type=EVENT_STREAM)
+    return Answer(voice.whole(body), reply.status, headers, content_type)

@@ -50,7 +50,7 @@ async def test_leaving_cancels_and_is_told_as_such() -> None:
             raise
 
     async def serve() -> None:
-        async with Departure(connection.receive):
+        with Departure(connection.receive):
             await work()
 
     task = asyncio.create_task(serve())
@@ -64,7 +64,7 @@ async def test_leaving_cancels_and_is_told_as_such() -> None:
 
 async def test_work_that_ends_first_is_left_alone(at_once: None) -> None:
     connection = Connection()
-    async with Departure(connection.receive):
+    with Departure(connection.receive):
         await connection.watched.wait()
     connection.gone.set()
     await asyncio.sleep(0.01)  # raises if anything still cancels this task
@@ -76,7 +76,7 @@ async def test_work_that_ends_first_is_left_alone(at_once: None) -> None:
 
 async def test_quick_work_is_not_watched_for() -> None:
     connection = Connection()
-    async with Departure(connection.receive):
+    with Departure(connection.receive):
         await asyncio.sleep(0)
     await asyncio.sleep(0.08)
     assert not connection.watched.is_set()
@@ -86,7 +86,7 @@ async def test_another_cancellation_stays_a_cancellation(at_once: None) -> None:
     connection = Connection()
 
     async def serve() -> None:
-        async with Departure(connection.receive):
+        with Departure(connection.receive):
             await asyncio.sleep(30)
 
     task = asyncio.create_task(serve())
@@ -101,7 +101,7 @@ async def test_another_cancellation_stays_a_cancellation(at_once: None) -> None:
 
 async def test_a_timeout_of_the_works_own_stays_a_timeout(at_once: None) -> None:
     async def serve() -> None:
-        async with Departure(Connection().receive):
+        with Departure(Connection().receive):
             async with asyncio.timeout(0.02):
                 await asyncio.sleep(30)
 
@@ -114,7 +114,7 @@ async def test_what_else_the_client_sends_is_passed_over(at_once: None) -> None:
     connection.before = [{"type": "http.request", "body": b"more", "more_body": False}]
 
     async def serve() -> None:
-        async with Departure(connection.receive):
+        with Departure(connection.receive):
             await connection.watched.wait()
             await asyncio.sleep(0.01)
             connection.gone.set()
@@ -126,5 +126,5 @@ async def test_what_else_the_client_sends_is_passed_over(at_once: None) -> None:
 
 async def test_errors_of_the_work_pass_through() -> None:
     with pytest.raises(ValueError, match="mine"):
-        async with Departure(Connection().receive):
+        with Departure(Connection().receive):
             raise ValueError("mine")

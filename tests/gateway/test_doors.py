@@ -41,7 +41,7 @@ async def test_they_are_empty_once_the_last_one_left() -> None:
     doors, finish = Doors(), asyncio.Event()
 
     async def visit() -> None:
-        async with Departure(nobody_leaves, doors):
+        with Departure(nobody_leaves, doors):
             await finish.wait()
 
     visits = [asyncio.create_task(visit()) for _ in range(3)]
@@ -60,9 +60,9 @@ async def test_who_comes_right_back_is_waited_for() -> None:
     doors, answer, finish = Doors(), asyncio.Event(), asyncio.Event()
 
     async def visit() -> None:
-        async with Departure(nobody_leaves, doors):
+        with Departure(nobody_leaves, doors):
             await answer.wait()
-        async with Departure(nobody_leaves, doors):
+        with Departure(nobody_leaves, doors):
             await finish.wait()
 
     visiting = asyncio.create_task(visit())
@@ -84,7 +84,7 @@ async def test_who_is_cleared_out_gets_a_reason() -> None:
     doors = Doors()
 
     async def visit() -> None:
-        async with Departure(nobody_leaves, doors):
+        with Departure(nobody_leaves, doors):
             await asyncio.sleep(30)
 
     task = asyncio.create_task(visit())
