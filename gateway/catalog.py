@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from gateway.config import AUTO, KINDS, Config, DeploymentConfig, ModelConfig, ModelKind, ProviderConfig
-from gateway.errors import InvalidRequestError, NotFoundError
+from gateway.errors import ApiError, InvalidRequestError, NotFoundError
 from gateway.upstream.breaker import Breaker
 from gateway.upstream.deployment import Deployment
 from gateway.upstream.engine_fields import CAPABILITIES
@@ -49,7 +49,10 @@ class Catalog:
         self._providers = {provider.name: provider for provider in config.provider}
         self._fleets: dict[str, Fleet] = {}
         self._of_globs: dict[str, Fleet] = {}
-        self._behind: dict[str, list[list[str]]] = {}
+        self._missing_keys = {model.name: key for model in config.model if (key := self._missing_key(model))}
+        self._behind = {
+            model.name: sorted([place.server, place.upstream_name] for place in model.places) for model in config.model
+        }
         self._before = dict(previous._fleets) if previous is not None else {}
         self.tier_of = {model: name for name, tier in reversed(config.tier.items()) for model in tier.models}
         self.tiers = {name: tier.models for name, tier in config.tier.items()}
@@ -63,20 +66,21 @@ class Catalog:
         """The configured model behind a name that a client used. Raises NotFoundError, and InvalidRequestError for a
         kind that there is none of."""
         model = self._find(name)
-        if kind not in ("chat", "embedding") and kind not in self._kinds:
-            raise no_model_of(kind)
-        if model is None:
-            raise NotFoundError(
-                f"The model '{name}' does not exist or you do not have access to it.",
-                param="model",
-                code="model_not_found",
-            )
-        if model.kind != kind:
-            raise NotFoundError(f"The model '{name}' is not {KINDS[kind]}.", param="model", code="model_not_found")
-        if variable := self.missing_key(name):
-            message = f"The model '{name}' has no key for its provider '{model.places[0].provider}': set {variable}."
-            raise NotFoundError(message, param="model", code="model_not_found")
+        if model is None or model.kind != kind or model.name in self._missing_keys:
+            raise self._refusal(name, kind, model)
         return model
+
+    def _refusal(self, name: str, kind: ModelKind, model: ModelConfig | None) -> ApiError:
+        if kind not in ("chat", "embedding") and kind not in self._kinds:
+            return no_model_of(kind)
+        if model is None:
+            message = f"The model '{name}' does not exist or you do not have access to it."
+        elif model.kind != kind:
+            message = f"The model '{name}' is not {KINDS[kind]}."
+        else:
+            provider, variable = model.places[0].provider, self._missing_keys[model.name]
+            message = f"The model '{name}' has no key for its provider '{provider}': set {variable}."
+        return NotFoundError(message, param="model", code="model_not_found")
 
     def kind(self, name: str) -> ModelKind:
         """What a model is for; that of a name that nobody serves is a chat model's."""
@@ -97,7 +101,10 @@ class Catalog:
     def missing_key(self, name: str) -> str | None:
         """The environment variable that would make this model usable; None when one of its deployments is."""
         model = self._find(name)
-        missing = [self._key_variables.get(place.provider) for place in model.places] if model else [None]
+        return None if model is None else self._missing_keys.get(model.name)
+
+    def _missing_key(self, model: ModelConfig) -> str | None:
+        missing = [self._key_variables.get(place.provider) for place in model.places]
         return missing[0] if all(missing) else None
 
     def fleet(self, name: str) -> Fleet:
@@ -163,11 +170,7 @@ class Catalog:
         if name == AUTO:
             return self._behind_auto
         model = self._find(name)
-        if model is None:
-            return None
-        if model.name not in self._behind:
-            self._behind[model.name] = sorted([place.server, place.upstream_name] for place in model.places)
-        return self._behind[model.name]
+        return None if model is None else self._behind[model.name]
 
     def context_tokens(self, name: str) -> int | None:
         """How much a model holds: as configured, else the least of its engines; None where nobody knows."""

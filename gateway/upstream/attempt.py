@@ -28,7 +28,7 @@ class Caller:
     ) -> None:
         self._outbound_for = outbound_for
         self._observer = observer
-        self._limit = limit
+        self.limit = limit
         self._attempts: list[AttemptRecord] = []  # closed, but for the stream that is served
         self._last: Deployment | None = None
         self._dispatch = Dispatch()  # of the last one
@@ -66,7 +66,7 @@ class Caller:
             deployment.breaker.abandon()
             status, code = self._how_it_ended(error, outbound)
             self._faults.append(f"{_name(deployment)}: {code}")
-            self._close(deployment, record, started_ns, status, error_code=code)
+            self._close(deployment, record, milliseconds_since(started_ns), status, error_code=code)
             if reply is not None:
                 await reply.aclose()
             raise
@@ -83,7 +83,7 @@ class Caller:
         has_left = outbound.dispatch.has_left
         if not isinstance(error, asyncio.CancelledError):
             return "error", "internal_error"
-        if self._limit.expired:
+        if self.limit.expired:
             return "error", "timeout_deadline" if has_left else "timeout_connect"
         return "cancelled", "cancelled" if has_left else "cancelled_unsent"
 
@@ -104,9 +104,8 @@ class Caller:
         self,
         deployment: Deployment,
         record: AttemptRecord,
-        started_ns: int,
+        latency_ms: float,
         status: Status,
-        *,
         http_status: int | None = None,
         error_code: str | None = None,
         usage: Usage | None = None,
@@ -118,7 +117,7 @@ class Caller:
             http_status=http_status,
             error_code=error_code,
             usage=self._dispatch.metered(usage or record.usage),
-            latency_ms=milliseconds_since(started_ns),
+            latency_ms=latency_ms,
         )
         self._attempts.append(record)
         self._observer.attempt_closed(record)
@@ -128,20 +127,17 @@ class Caller:
         self, deployment: Deployment, reply: Reply, record: AttemptRecord, started_ns: int, first_events: list[bytes]
     ) -> Served:
         """A stream's call is still under way: `Served.finish` ends it."""
+        status, took_ms = reply.status, milliseconds_since(started_ns)
         deployment.breaker.success()
-        status, is_stream = reply.status, reply.events is not None
-        if status < 300:
-            deployment.load.observe(milliseconds_since(started_ns) / 1e3, stream=is_stream)
-        if is_stream:
-            record = msgspec.structs.replace(record, http_status=status, ttft_ms=milliseconds_since(started_ns))
-            self._attempts.append(record)
-        elif status < 300:
-            usage = reply.format.usage_of(reply.body or b"")
-            record = self._close(deployment, record, started_ns, "ok", http_status=status, usage=usage)
+        if status >= 300:
+            record = self._close(deployment, record, took_ms, "error", status, f"http_{status}")
+        elif reply.events is None:
+            deployment.load.observe(took_ms / 1e3, stream=False)
+            record = self._close(deployment, record, took_ms, "ok", status, None, reply.content.usage)
         else:
-            record = self._close(
-                deployment, record, started_ns, "error", http_status=status, error_code=f"http_{status}"
-            )
+            deployment.load.observe(took_ms / 1e3, stream=True)
+            record = msgspec.structs.replace(record, http_status=status, ttft_ms=took_ms)
+            self._attempts.append(record)
         return Served(reply, deployment, record, tuple(self._attempts), started_ns, first_events, self._dispatch)
 
     def _fail(
@@ -159,10 +155,10 @@ class Caller:
             deployment.breaker.rest(failed.retry_after_s)
         else:
             deployment.breaker.failure()
+        took_ms = milliseconds_since(started_ns)
         if failed.timed_out:
-            deployment.load.observe(milliseconds_since(started_ns) / 1e3, stream=stream)
-        status, code, usage = failed.http_status, failed.code, failed.usage
-        self._close(deployment, record, started_ns, "error", http_status=status, error_code=code, usage=usage)
+            deployment.load.observe(took_ms / 1e3, stream=stream)
+        self._close(deployment, record, took_ms, "error", failed.http_status, failed.code, failed.usage)
 
 
 async def _first_token(reply: Reply) -> list[bytes]:

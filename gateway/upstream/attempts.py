@@ -45,7 +45,7 @@ async def run(
     caller = Caller(outbound_for, observer, limit)
     try:
         with limit:
-            return await _Attempts(caller, limit, stream).serve(fleets)
+            return await _serve(fleets, caller, stream)
     except TimeoutError:
         if not limit.expired:
             raise
@@ -53,71 +53,67 @@ async def run(
 
 
 def usual_deadline_s(fleets: Sequence[Fleet]) -> float:
-    own = (each.timeouts.total_s for fleet in fleets for each in fleet.deployments if each.timeouts is not None)
-    return max((USUAL_TOTAL_S, *own)) + MARGIN_S
+    return max(USUAL_TOTAL_S, *[fleet.total_s for fleet in fleets]) + MARGIN_S
 
 
-class _Attempts:
-    def __init__(self, caller: Caller, limit: TimeLimit, stream: bool) -> None:
-        self._caller = caller
-        self._limit = limit
-        self._stream = stream
+async def _serve(fleets: Sequence[Fleet], caller: Caller, stream: bool) -> Served:
+    last: Failed | None = None
+    for fleet in fleets:
+        outcome = await _try(fleet, caller, stream)
+        if isinstance(outcome, Served):
+            return outcome
+        last = outcome or last
+    if last is None:  # a sure refusal helps nobody: the one that may be back soonest is tried
+        soonest = min((fleet.soonest for fleet in fleets), key=lambda each: each.breaker.open_until)
+        outcome = await caller.attempt(soonest)
+        if isinstance(outcome, Served):
+            return outcome
+        last = outcome
+    return _refusal(last, caller)
 
-    async def serve(self, fleets: Sequence[Fleet]) -> Served:
-        last: Failed | None = None
-        for fleet in fleets:
-            outcome = await self._try(fleet)
-            if isinstance(outcome, Served):
-                return outcome
-            last = outcome or last
-        if last is None:  # a sure refusal helps nobody: the one that may be back soonest is tried
-            soonest = min((fleet.soonest for fleet in fleets), key=lambda each: each.breaker.open_until)
-            outcome = await self._caller.attempt(soonest)
-            if isinstance(outcome, Served):
-                return outcome
-            last = outcome
-        return self._refusal(last)
 
-    async def _try(self, fleet: Fleet) -> Served | Failed | None:
-        """One candidate: each of its deployments once, then the last one's retries. None: all are left alone."""
-        outcome: Failed | None = None
-        tried: list[Deployment] = []
-        while (deployment := fleet.pick(tried, stream=self._stream)) is not None:
-            tried.append(deployment)
-            answer = await self._caller.attempt(deployment)
-            if isinstance(answer, Served):
-                return answer
-            outcome = answer
-        for retry in range(fleet.max_retries + 1 - len(tried)):
-            if outcome is None or not await self._wait_for(tried[-1], outcome, retry):
-                break
-            answer = await self._caller.attempt(tried[-1])
-            if isinstance(answer, Served):
-                return answer
-            outcome = answer
-        return outcome
+async def _try(fleet: Fleet, caller: Caller, stream: bool) -> Served | Failed | None:
+    """One candidate: each of its deployments once, then the last one's retries. None: all are left alone."""
+    outcome: Failed | None = None
+    tried: list[Deployment] = []
+    while (deployment := fleet.pick(tried, stream=stream)) is not None:
+        tried.append(deployment)
+        answer = await caller.attempt(deployment)
+        if isinstance(answer, Served):
+            return answer
+        outcome = answer
+    for retry in range(fleet.max_retries + 1 - len(tried)):
+        if outcome is None or not await _wait_for(tried[-1], outcome, retry, caller.limit.when):
+            break
+        answer = await caller.attempt(tried[-1])
+        if isinstance(answer, Served):
+            return answer
+        outcome = answer
+    return outcome
 
-    async def _wait_for(self, deployment: Deployment, failed: Failed, retry: int) -> bool:
-        """Until it may be tried again; False where that makes no sense, or is longer than anyone waits."""
-        asked_s = failed.retry_after_s or 0.0
-        wait_s = max(_backoff(retry), asked_s)
-        if not failed.retryable or asked_s > MAX_RETRY_AFTER_S or deployment.breaker.open_for_s > wait_s:
-            return False
-        if asyncio.get_running_loop().time() + wait_s >= self._limit.when:
-            return False
-        await asyncio.sleep(wait_s)
-        return True
 
-    def _refusal(self, failed: Failed) -> Served:
-        """The last candidate's own, if it may pass as it came."""
-        if failed.reply is not None:
-            return self._caller.as_it_came(failed.reply)
-        if failed.error is not None:
-            raise failed.error
-        message = f"No candidate could answer. Tried: {self._caller.summary()}"
-        if failed.crowded:
-            raise OverloadedError(message, headers={"retry-after": "1"})
-        raise (UpstreamTimeout if failed.timed_out else UpstreamError)(message)
+async def _wait_for(deployment: Deployment, failed: Failed, retry: int, until: float) -> bool:
+    """Until it may be tried again; False where that makes no sense, or is longer than anyone waits."""
+    asked_s = failed.retry_after_s or 0.0
+    wait_s = max(_backoff(retry), asked_s)
+    if not failed.retryable or asked_s > MAX_RETRY_AFTER_S or deployment.breaker.open_for_s > wait_s:
+        return False
+    if asyncio.get_running_loop().time() + wait_s >= until:
+        return False
+    await asyncio.sleep(wait_s)
+    return True
+
+
+def _refusal(failed: Failed, caller: Caller) -> Served:
+    """The last candidate's own, if it may pass as it came."""
+    if failed.reply is not None:
+        return caller.as_it_came(failed.reply)
+    if failed.error is not None:
+        raise failed.error
+    message = f"No candidate could answer. Tried: {caller.summary()}"
+    if failed.crowded:
+        raise OverloadedError(message, headers={"retry-after": "1"})
+    raise (UpstreamTimeout if failed.timed_out else UpstreamError)(message)
 
 
 def _backoff(retry: int) -> float:

@@ -27,6 +27,7 @@ class Breaker:
         self._open_until = 0.0  # 0: closed
         self._rest_until = 0.0
         self._probing = False
+        self.untroubled = True  # closed, and nothing has failed since the last success
 
     @property
     def is_open(self) -> bool:
@@ -56,19 +57,25 @@ class Breaker:
 
     def allow(self) -> bool:
         """May a request go there? The one that may after a cool-down is the probe: its outcome must be told."""
+        if self.untroubled:
+            return True
         if self.is_open:
             return False
         self._probing = self._open_until > 0
         return True
 
     def success(self) -> None:
+        if self.untroubled:
+            return
         self._failures = self._opened = 0
         self._probing = False
         if self._clock() >= self._rest_until:  # one that was under way says nothing about the others
             self._open_until = 0.0
+            self.untroubled = True
 
     def failure(self) -> None:
         self._failures += 1
+        self.untroubled = False
         if self._clock() < self._open_until:
             return  # it was under way when others opened the breaker
         if self._probing or self._failures >= self._max_failures:
@@ -87,4 +94,4 @@ class Breaker:
 
     def _open(self, seconds: float) -> None:
         self._open_until = max(self._open_until, self._clock() + seconds)
-        self._probing = False
+        self._probing = self.untroubled = False

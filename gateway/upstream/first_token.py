@@ -31,12 +31,10 @@ def is_prelude(payload: bytes) -> bool:
         chunk = _decoder.decode(payload)
     except msgspec.DecodeError:
         return False
-    if chunk.error is not None or chunk.usage is not None:
-        return False
-    return not any(map(_says_something, chunk.choices))
+    return chunk.error is None and chunk.usage is None and not any(map(_says_something, chunk.choices))
 
 
 def _says_something(choice: _Choice) -> bool:
-    if choice.finish_reason or choice.text:
-        return True
-    return any(value for name, value in (choice.delta or {}).items() if name != "role")
+    said = choice.delta or {}
+    said.pop("role", None)
+    return bool(choice.finish_reason or choice.text) or any(said.values())

@@ -23,18 +23,20 @@ _BURDEN: Mapping[Balance, Callable[[Deployment, bool], float]] = {
 class Fleet:
     """Mostly of one deployment, which then gets everything."""
 
-    __slots__ = ("_burden", "deployments", "max_retries", "model")
+    __slots__ = ("_burden", "deployments", "max_retries", "model", "total_s")
 
     def __init__(self, deployments: Sequence[Deployment], balance: Balance = "weighted") -> None:
         assert deployments
         self.model = deployments[0].model
         self.deployments = tuple(deployments)
         self.max_retries = max(deployment.max_retries for deployment in deployments)
+        self.total_s = max((each.timeouts.total_s for each in deployments if each.timeouts is not None), default=0.0)
         self._burden = _BURDEN[balance]
 
     def pick(self, tried: Collection[Deployment], *, stream: bool) -> Deployment | None:
         """An untried one that may be called, which must then tell its breaker how it went; None if there is none."""
-        ready = [each for each in self.deployments if each not in tried and _may_be_called(each)]
+        untried = [each for each in self.deployments if each not in tried] if tried else self.deployments
+        ready = list(filter(_may_be_called, untried))
         if not ready:
             return None
         chosen = ready[0] if len(ready) == 1 else min(ready, key=lambda each: self._rank(each, stream))
@@ -52,6 +54,8 @@ class Fleet:
 
 def _may_be_called(deployment: Deployment) -> bool:
     """One that was broken is first asked for free, where it can be: no request is risked on it."""
+    if deployment.breaker.untroubled:
+        return True
     if deployment.breaker.is_open:
         return False
     if deployment.check is None or not deployment.breaker.is_half_open:

@@ -16,11 +16,20 @@ from gateway.wire.dialect import Voice
 from gateway.wire.inference import Inference
 from gateway.wire.sse import DONE
 from gateway.wire.stream import StreamReader
-from gateway.wire.usage import Usage, usage_of
+from gateway.wire.usage import Usage, read_usage
 
-Holds = Literal["answer", "error", "nothing"]
 # Within a JSON string the quotes are escaped, so this matches a key of the chunk and nothing that a model wrote.
 _FINISHED = re.compile(rb'"finish_reason"\s*:\s*"')
+
+
+Holds = Literal["answer", "error", "nothing"]
+
+
+class Content(msgspec.Struct, frozen=True, gc=False):
+    """What a whole answer says of itself."""
+
+    held: Holds
+    usage: Usage | None  # None where it reports none that can be read
 
 
 class Reader(Protocol):
@@ -59,10 +68,11 @@ class Format(Protocol):
     def is_finish(self, payload: bytes) -> bool:
         """Whether a stream that breaks off behind it, without its end, was whole all the same."""
 
-    def holds(self, payload: bytes, *, whole: bool = False) -> Holds:
-        """`whole`: it is a body. Raises msgspec.DecodeError, UnicodeDecodeError, RecursionError."""
+    def is_error(self, payload: bytes) -> bool:
+        """Raises msgspec.DecodeError, UnicodeDecodeError, RecursionError."""
 
-    def usage_of(self, body: bytes) -> Usage | None: ...
+    def read(self, body: bytes) -> Content:
+        """Raises as `is_error`."""
 
     def text_length(self, body: bytes) -> int:
         """Bytes of text."""
@@ -78,6 +88,7 @@ class _Body(msgspec.Struct):
     error: Any = None
     choices: list[msgspec.Raw] | None = None
     data: list[msgspec.Raw] | None = None
+    usage: msgspec.Raw = msgspec.Raw()
 
 
 _decode = msgspec.json.Decoder(_Body).decode
@@ -87,7 +98,6 @@ class OpenAIFormat:
     """Chats, text completions and embeddings."""
 
     is_prelude = staticmethod(is_prelude)
-    usage_of = staticmethod(usage_of)
     text_length = staticmethod(text_length)
 
     def voice(self, request_id: str) -> Voice | None:
@@ -104,11 +114,15 @@ class OpenAIFormat:
     def is_finish(self, payload: bytes) -> bool:
         return _FINISHED.search(payload) is not None
 
-    def holds(self, payload: bytes, *, whole: bool = False) -> Holds:
-        body = _decode(payload)
-        if body.error is not None:
-            return "error"
-        return "nothing" if whole and not body.choices and not body.data else "answer"
+    def is_error(self, payload: bytes) -> bool:
+        return _decode(payload).error is not None
+
+    def read(self, body: bytes) -> Content:
+        said = _decode(body)
+        usage = read_usage(said.usage)
+        if said.error is not None:
+            return Content("error", usage)
+        return Content("answer" if said.choices or said.data else "nothing", usage)
 
     def stored(self, body: bytes) -> bytes | None:
         return body

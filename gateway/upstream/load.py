@@ -18,20 +18,17 @@ class PeakEwma:
     __slots__ = ("_at", "_seconds")
 
     def __init__(self) -> None:
-        self._seconds: float | None = None  # None: no sample yet
-        self._at = 0.0
+        self._seconds = 0.0
+        self._at = -math.inf  # of the last sample
 
     def observe(self, seconds: float, now: float) -> None:
-        before = self.at(now)
-        if before is None or seconds >= before:
-            self._seconds = seconds
-        else:
-            kept = math.exp((self._at - now) / DECAY_S)
-            self._seconds = before * kept + seconds * (1 - kept)
+        kept = math.exp((self._at - now) / DECAY_S)
+        before = self._seconds * kept
+        self._seconds = seconds if seconds >= before else before * kept + seconds * (1 - kept)
         self._at = now
 
     def at(self, now: float) -> float | None:
-        if self._seconds is None:
+        if self._at == -math.inf:
             return None
         return self._seconds * math.exp((self._at - now) / DECAY_S)
 

@@ -3,14 +3,13 @@
 import re
 from collections.abc import Iterable
 
-from gateway.upstream.formats import Holds, Reader
+from gateway.upstream.formats import Content, Reader
 from gateway.wire.assemble import assemble
 from gateway.wire.dialect import Voice
 from gateway.wire.inference import Inference
 from gateway.wire.messages.completion import CompletionChunks, chat_completion
 from gateway.wire.messages.dialect import PassingVoice
 from gateway.wire.messages.passing import LAST, Body, MessagesReader, decode_body, read_body, read_event
-from gateway.wire.usage import Usage
 
 _FINISHED = re.compile(rb'"stop_reason"\s*:\s*"')
 _LAST = LAST.encode()
@@ -33,15 +32,15 @@ class MessagesFormat:
     def is_finish(self, payload: bytes) -> bool:
         return _FINISHED.search(payload) is not None
 
-    def holds(self, payload: bytes, *, whole: bool = False) -> Holds:
-        body = decode_body(payload)
-        if body.error is not None:
-            return "error"
-        return "nothing" if whole and body.stop_reason is None else "answer"
+    def is_error(self, payload: bytes) -> bool:
+        return decode_body(payload).error is not None
 
-    def usage_of(self, body: bytes) -> Usage | None:
-        read = read_body(body)
-        return read.usage.counted() if read is not None and read.usage is not None else None
+    def read(self, body: bytes) -> Content:
+        said = decode_body(body)
+        usage = said.usage.counted() if said.usage is not None else None
+        if said.error is not None:
+            return Content("error", usage)
+        return Content("nothing" if said.stop_reason is None else "answer", usage)
 
     def text_length(self, body: bytes) -> int:
         read = read_body(body) or Body()

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterable
 import msgspec
 
 from gateway.upstream.answer import HttpAnswer
-from gateway.upstream.formats import Holds, OpenAIFormat, Reader
+from gateway.upstream.formats import Content, OpenAIFormat, Reader
 from gateway.wire.inference import Inference
 from gateway.wire.usage import Usage
 
@@ -27,6 +27,9 @@ class _WireUsage(msgspec.Struct):
     input_tokens: int = 0
     output_tokens: int = 0
 
+    def counted(self) -> Usage:
+        return Usage(prompt_tokens=self.input_tokens, completion_tokens=self.output_tokens)
+
 
 class _Body(msgspec.Struct):
     error: msgspec.Raw = msgspec.Raw(b"null")
@@ -39,15 +42,13 @@ _decode = msgspec.json.Decoder(_Body).decode
 class JsonFormat(OpenAIFormat):
     """Implements `gateway.upstream.formats.Format`. Nothing of it is kept by the cache."""
 
-    def holds(self, payload: bytes, *, whole: bool = False) -> Holds:
-        return "answer" if bytes(_decode(payload).error) == b"null" else "error"
+    def is_error(self, payload: bytes) -> bool:
+        return self.read(payload).held == "error"
 
-    def usage_of(self, body: bytes) -> Usage | None:
-        try:
-            usage = _decode(body).usage
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return None
-        return None if usage is None else Usage(prompt_tokens=usage.input_tokens, completion_tokens=usage.output_tokens)
+    def read(self, body: bytes) -> Content:
+        said = _decode(body)
+        usage = None if said.usage is None else said.usage.counted()
+        return Content("answer" if bytes(said.error) == b"null" else "error", usage)
 
     def text_length(self, body: bytes) -> int:
         return 0
@@ -65,8 +66,8 @@ class BytesFormat(JsonFormat):
     def is_prelude(self, payload: bytes) -> bool:
         return False
 
-    def holds(self, payload: bytes, *, whole: bool = False) -> Holds:
-        return "answer"
+    def is_error(self, payload: bytes) -> bool:
+        return False
 
     def assemble(self, payloads: Iterable[bytes], num_choices: int) -> bytes | None:
         return None
@@ -91,8 +92,15 @@ class BytesReader:
         self._tail = b"".join((self._tail, *payloads))[-TAIL_BYTES:]
         if b'"usage"' in self._tail:
             lines = [line for line in self._tail.split(b"\n") if line.startswith(b"data:") and b'"usage"' in line]
-            self.usage = (JSON.usage_of(lines[-1][5:]) if lines else None) or self.usage
+            self.usage = (_usage_in(lines[-1][5:]) if lines else None) or self.usage
         return payloads
+
+
+def _usage_in(event: bytes) -> Usage | None:
+    try:
+        return JSON.read(event).usage
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 JSON = JsonFormat()

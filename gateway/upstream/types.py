@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 import msgspec
 from msgspec.structs import replace
 
-from gateway.upstream.formats import OPENAI, Format
+from gateway.upstream.formats import OPENAI, Content, Format
 from gateway.wire.inference import Inference
 from gateway.wire.usage import Usage
 
@@ -69,7 +69,7 @@ class Reply:
     sequence, may be called at any time and more than once.
     """
 
-    __slots__ = ("_close", "body", "events", "format", "headers", "status")
+    __slots__ = ("_close", "_content", "body", "events", "format", "headers", "status")
 
     def __init__(
         self,
@@ -87,6 +87,14 @@ class Reply:
         self.body = body
         self.events = events
         self._close = close
+        self._content: Content | None = None
+
+    @property
+    def content(self) -> Content:
+        """What the body says of itself, read once. Raises as `Format.read`."""
+        if self._content is None:
+            self._content = self.format.read(self.body or b"")
+        return self._content
 
     def with_events(self, events: AsyncIterator[list[bytes]]) -> "Reply":
         """The same answer, its stream read through `events`."""

@@ -8,6 +8,7 @@ import msgspec
 
 from gateway.errors import ApiError
 from gateway.upstream.errors import CrowdedFailure, TimeoutFailure, UpstreamFailure
+from gateway.upstream.formats import Format, Holds
 from gateway.upstream.types import Reply
 from gateway.wire.usage import Usage
 
@@ -63,25 +64,25 @@ def judge(reply: Reply, first_events: list[bytes]) -> Failed | None:
 
 def _judge_success(reply: Reply, first_events: list[bytes]) -> Failed | None:
     """A 200 may still hold an error, nonsense, or no JSON at all; a stream's may come behind its opening."""
-    if reply.events is None:
-        return _judge_payload(reply, reply.body, whole=True) if reply.body is not None else None
-    suspects = (payload for payload in first_events if b'"error"' in payload)
-    return next(filter(None, (_judge_payload(reply, payload) for payload in suspects)), None)
-
-
-def _judge_payload(reply: Reply, payload: bytes, *, whole: bool = False) -> Failed | None:
     try:
-        held = reply.format.holds(payload, whole=whole)
+        held = reply.content.held if reply.events is None else _held(first_events, reply.format)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
         why = f"the answer is not what it should be: {fault}"
         return Failed("protocol_error", why, retryable=True, http_status=reply.status)
+    if held == "answer":
+        return None
     if held == "error":
         why = "an error in an answer with status 200"
         return Failed("error_in_answer", why, retryable=True, http_status=reply.status)
-    if held == "nothing":
-        why, usage = "the answer holds nothing", reply.format.usage_of(payload)
-        return Failed("no_answer", why, retryable=True, http_status=reply.status, usage=usage)
-    return None
+    why, usage = "the answer holds nothing", reply.content.usage
+    return Failed("no_answer", why, retryable=True, http_status=reply.status, usage=usage)
+
+
+def _held(events: list[bytes], format: Format) -> Holds:
+    if b'"error"' not in b"".join(events):
+        return "answer"
+    suspects = [payload for payload in events if b'"error"' in payload]
+    return "error" if any(map(format.is_error, suspects)) else "answer"
 
 
 def failure(error: UpstreamFailure | ApiError) -> Failed:

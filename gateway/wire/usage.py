@@ -1,4 +1,4 @@
-"""Token counts as providers report them, out of whole answers. Knows no streams and no prices.
+"""Token counts as providers report them. Knows no streams and no prices.
 
 All write OpenAI's `usage`, and each has a way of its own to say what of it came from its cache or was thought.
 """
@@ -101,22 +101,7 @@ class _WireUsage(msgspec.Struct):
         )
 
 
-class _Answer(msgspec.Struct):
-    usage: msgspec.Raw = msgspec.Raw()
-
-
-_decode_answer = msgspec.json.Decoder(_Answer).decode
 _decode_usage = msgspec.json.Decoder(_WireUsage).decode
-
-
-def usage_of(body: bytes) -> Usage | None:
-    """The usage of a whole answer; None when it reports none that can be read."""
-    if b'"usage"' not in body:
-        return None
-    try:
-        return read_usage(_decode_answer(body).usage)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
 
 
 def read_usage(member: msgspec.Raw) -> Usage | None:
