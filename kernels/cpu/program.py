@@ -83,7 +83,11 @@ class Machine:
 
         try:
             with Background(run, _MOST_BACKGROUND_BYTES) as self._background:
-                yield
+                torch.set_num_threads(1)  # it would wait for a second one, which waits for a core that packs
+                try:
+                    yield
+                finally:
+                    torch.set_num_threads(num_threads)
             self._copying = begin(run, [[call] for call in self._for_prompts])
         finally:
             self._background, self._for_prompts = None, []

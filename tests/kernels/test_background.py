@@ -86,6 +86,14 @@ def test_weights_packed_in_the_background_are_the_same(machine: Machine, num_thr
         assert all(torch.equal(mine, other) for mine, other in zip(panels.memory, wanted.memory, strict=True))
 
 
+def test_torch_takes_one_thread_beside_the_packing(machine: Machine) -> None:
+    torch.set_num_threads(3)
+    with pytest.raises(KeyError, match="mine"), machine.in_background():
+        assert torch.get_num_threads() == 1
+        raise KeyError("mine")
+    assert torch.get_num_threads() == 3
+
+
 def test_a_prompt_waits_for_the_copy_and_a_generated_token_does_not(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
