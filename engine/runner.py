@@ -11,6 +11,7 @@ from engine.block_memory import BlockMemory
 from engine.chat_template import ChatTemplate
 from engine.errors import EngineError, ModelLoadError
 from engine.fit import count_blocks
+from engine.garbage import collector_paused
 from engine.grammar.masks import MaskJob, MaskWorker
 from engine.loader.checkpoint import Checkpoint, load_checkpoint
 from engine.models.config import ModelConfig
@@ -33,6 +34,7 @@ class Runner:
 
     block_size = BLOCK_SIZE
 
+    @collector_paused()  # a vocabulary alone is 100,000 objects: it would go through all of torch's several times
     def __init__(self, options: EngineOptions, progress: LoadProgress | None = None) -> None:
         self._num_threads = options.num_threads or torch.get_num_threads()
         self._thread = -1
