@@ -30,7 +30,7 @@ def load(path: Path, progress: LoadProgress | None = None) -> Checkpoint:
             name=str(file.metadata.get("general.name") or path.stem),
             config=config,
             weights=GGUFWeights(file, config, progress),
-            read_tokenizer=lambda: tokenizer_from_gguf(file.metadata),
+            read_tokenizer=lambda: tokenizer_from_gguf(file.whole_metadata()),
             chat_template=file.metadata.get("tokenizer.chat_template"),
             tool_template=file.metadata.get("tokenizer.chat_template.tool_use"),
         )

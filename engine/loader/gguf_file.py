@@ -14,13 +14,13 @@ import numpy.typing as npt
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
 from engine.errors import ModelLoadError
+from engine.loader.gguf_texts import TextArray
 
 REMEDY = "the file is damaged or incomplete: download it again"
 
 # type code of the format -> struct code; 8 is a string, 9 an array
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
-_LENGTH = struct.Struct("<Q")
 _MAX_DIMENSIONS = 4
 _MAX_ARRAY = 1 << 22  # the largest vocabularies have half a million merges
 
@@ -43,7 +43,10 @@ class GGUFTensor:
 
 
 class GGUFFile:
-    """`metadata` by key, `tensors` by name. Raises ModelLoadError when the file is not what it says it is."""
+    """`metadata` by key, arrays of texts unread; `tensors` by name.
+
+    Raises ModelLoadError when the file is not what it says it is.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -61,6 +64,10 @@ class GGUFFile:
             self._read()
         except (struct.error, TypeError, ValueError, OverflowError, RecursionError) as error:
             raise ModelLoadError(f"{path}: header unreadable at byte {self._offset} ({error}); {REMEDY}") from error
+
+    def whole_metadata(self) -> dict[str, Any]:
+        """With all texts read. Raises ValueError if some are none."""
+        return {key: each.read() if isinstance(each, TextArray) else each for key, each in self.metadata.items()}
 
     def _read(self) -> None:
         magic, version, num_tensors, num_keys = self._unpack("4sIQQ")
@@ -88,19 +95,11 @@ class GGUFFile:
         return values
 
     def _string(self) -> str:
-        return self._strings(1)[0]
-
-    def _strings(self, count: int) -> list[str]:
-        """A vocabulary has 100,000 of them, so the loop is kept tight."""
-        data, start, length, found = self._map, self._offset, _LENGTH.unpack_from, []
-        for _ in range(count):
-            end = start + 8 + length(data, start)[0]
-            if end > len(data):
-                raise struct.error(f"a string of {end - start - 8} bytes runs past the end")
-            found.append(data[start + 8 : end].decode("utf-8"))
-            start = end
-        self._offset = start
-        return found
+        (length,) = self._unpack("Q")
+        if length > len(self._map) - self._offset:
+            raise struct.error(f"a text of {length} bytes runs past the end")
+        self._offset += length
+        return self._map[self._offset - length : self._offset].decode("utf-8")
 
     def _value(self, code: int) -> Any:
         if code == _STRING:
@@ -115,7 +114,9 @@ class GGUFFile:
         if item in _SCALARS:
             return list(self._unpack(f"{length}{_SCALARS[item]}"))
         if item == _STRING:
-            return self._strings(length)
+            texts = TextArray.find(self._map, self._offset, length)
+            self._offset = texts.end
+            return texts
         return [self._value(item) for _ in range(length)]
 
     def _tensor_header(self) -> tuple[str, tuple[int, ...], int, int]:

@@ -100,7 +100,7 @@ class _Vocabulary:
             raise ModelLoadError(f"the file's BPE merges are unusable (one is not of two tokens); {REMEDY}")
         halves = " ".join(merges).split(" ")  # all at once: they may be 200,000
         backend = _bpe(
-            vocab={token: i for i, token in enumerate(self._tokens)},
+            vocab=dict(zip(self._tokens, range(len(self._tokens)), strict=True)),
             merges=list(zip(halves[::2], halves[1::2], strict=True)),
             ignore_merges=rule.ignore_merges,
         )
@@ -119,7 +119,7 @@ class _Vocabulary:
             raise ModelLoadError(f"tokenizer.ggml.scores is missing or not one a token; {REMEDY}")
         unknown = next((t for t, kind in zip(self._tokens, self._types, strict=True) if kind == _UNKNOWN), None)
         backend = _bpe(
-            vocab={token: i for i, token in enumerate(self._tokens)},
+            vocab=dict(zip(self._tokens, range(len(self._tokens)), strict=True)),
             merges=self._merges_by_score(scores),
             unk_token=unknown,
             fuse_unk=True,

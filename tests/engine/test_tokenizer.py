@@ -20,7 +20,7 @@ from engine.tokenizer.vocabulary import byte_alphabet
 
 @pytest.fixture(scope="module")
 def metadata(smollm2_path: Path) -> dict[str, object]:
-    return GGUFFile(smollm2_path).metadata
+    return GGUFFile(smollm2_path).whole_metadata()
 
 
 @pytest.fixture(scope="module")
