@@ -68,9 +68,11 @@ class Heartbeat:
 
     def __call__(self, message: dict[str, Any]) -> Awaitable[None]:
         """Raises ClientClosedRequest where nobody reads."""
-        if self._head is not None:
-            return self._take(message)
-        return self._whole(message)
+        if self._head is None:
+            return self._whole(message)
+        if message.get("more_body") and self._beat is None and self._why is None:
+            return self._pass_on(message)  # a piece, and nothing in its way
+        return self._take(message)
 
     async def _take(self, message: dict[str, Any]) -> None:
         if self._why is not None:

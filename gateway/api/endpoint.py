@@ -13,7 +13,7 @@ from litestar.types import Receive, Scope, Send
 
 from gateway.answer import Answer, StreamAnswer
 from gateway.api.errors import refused
-from gateway.api.incoming import Headers, read_post
+from gateway.api.incoming import Headers, check_method, read_body
 from gateway.heartbeat import Heartbeat
 
 # Of the application's state, the body, the headers, ASGI's `receive`, and the client's end of a stream.
@@ -29,7 +29,8 @@ async def _serve(respond: Respond, scope: Scope, receive: Receive, send: Send) -
     state = scope["litestar_app"].state
     heartbeat: Heartbeat = state.heartbeat(send)
     try:
-        raw = await read_post(scope, receive)
+        check_method(scope)
+        raw = await read_body(scope, receive, state.max_body_bytes)
         told = await respond(state, raw, Headers(scope), receive, heartbeat)
     except Exception as error:
         heartbeat.stop()

@@ -54,21 +54,17 @@ class Headers:
         return [value.decode("latin-1") for known, value in self._scope["headers"] if known == name.encode("ascii")]
 
 
-async def read_post(scope: Any, receive: Any) -> bytes:
-    """The body of a POST. Raises as `read_body`, and MethodNotAllowedError; InvalidRequestError for a body that breaks
-    off, be it that its client left or that its chunks make no sense: the server tells both alike.
-    """
+def check_method(scope: Any) -> None:
+    """Raises MethodNotAllowedError for whatever is no POST."""
     if scope["method"] != "POST":
         raise MethodNotAllowedError(f"Not allowed: {scope['method']} {scope['path']}", headers={"allow": "POST"})
-    try:
-        return await read_body(scope, receive, scope["litestar_app"].state.max_body_bytes)
-    except ClientClosedRequest as error:
-        raise InvalidRequestError("The body of your request broke off.", code="incomplete_body") from error
 
 
 async def read_body(scope: Any, receive: Any, limit: int) -> bytes:
-    """Raises PayloadTooLarge, at the announcement already if there is one, RequestTimeout, ClientClosedRequest, and
-    UnsupportedEncoding: a compressed body may unfold to anything."""
+    """Raises PayloadTooLarge, at the announcement already if there is one, RequestTimeout, UnsupportedEncoding (a
+    compressed body may unfold to anything), and InvalidRequestError for a body that breaks off, be it that its client
+    left or that its chunks make no sense: the server tells both alike.
+    """
     headers = dict(reversed(scope["headers"]))
     if b"content-encoding" in headers:
         _check_encoding(headers[b"content-encoding"])
@@ -98,7 +94,7 @@ async def _read_pieces(message: Any, receive: Any, limit: int, patience: TimeLim
     latest_begin = patience.when
     while True:
         if message["type"] == "http.disconnect":
-            raise ClientClosedRequest("the client closed the connection")
+            raise InvalidRequestError("The body of your request broke off.", code="incomplete_body")
         pieces += message.get("body", b"")
         if len(pieces) > limit:
             raise _too_large(limit)

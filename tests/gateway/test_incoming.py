@@ -13,7 +13,7 @@ from gateway.answer import error_answer
 from gateway.api import incoming
 from gateway.api.incoming import Headers, read_body
 from gateway.cli.server import bound_port, serve
-from gateway.errors import ApiError, ClientClosedRequest, PayloadTooLarge, RequestTimeout, UnsupportedEncoding
+from gateway.errors import ApiError, InvalidRequestError, PayloadTooLarge, RequestTimeout, UnsupportedEncoding
 
 pytestmark = pytest.mark.anyio
 
@@ -112,8 +112,9 @@ async def test_a_body_just_within_the_limit_is_taken() -> None:
 
 @pytest.mark.parametrize("before", [[], [part(b"12", more=True)]])
 async def test_a_client_that_leaves_before_the_end_has_asked_nothing(before: list[dict[str, Any]]) -> None:
-    with pytest.raises(ClientClosedRequest):
+    with pytest.raises(InvalidRequestError) as raised:
         await read_body(scope(content_length="5"), Incoming(*before, GONE), 10)
+    assert raised.value.code == "incomplete_body"
 
 
 class Dripping:
