@@ -11,6 +11,7 @@ import msgspec
 
 from gateway.ledger.records import RequestRecord, Status
 from gateway.money import dollars
+from gateway.telemetry.lines import Lines
 from gateway.telemetry.masking import MaskingFormatter
 
 _QUIET = {  # libraries that narrate every request
@@ -77,7 +78,8 @@ class RefusalLine(msgspec.Struct, frozen=True):
     event: str = "refusal"
 
 
-_encoder = msgspec.json.Encoder()
+lines = Lines()
+_encode = msgspec.json.Encoder().encode
 _newline = b"\n"
 
 
@@ -93,12 +95,13 @@ def configure_logging(level: int = logging.INFO) -> None:
 
 
 def log_request(record: RequestRecord) -> None:
-    """Writes the request's line. A reader that went away costs the line, never the request."""
-    _write(_line(record))
+    """The request's line, written a moment later."""
+    lines.put(_encode(_line(record)) + _newline)
 
 
 def log_refusal(line: RefusalLine) -> None:
-    _write(line)
+    lines.put(_encode(line) + _newline)
+    lines.write()
 
 
 def now() -> str:
@@ -114,14 +117,6 @@ def _moment(seconds: float) -> str:
 @lru_cache(maxsize=16)
 def _second(whole: int) -> str:
     return datetime.fromtimestamp(whole, UTC).isoformat()[:19]
-
-
-def _write(line: msgspec.Struct) -> None:
-    try:
-        sys.stdout.buffer.write(_encoder.encode(line) + _newline)
-        sys.stdout.buffer.flush()
-    except (OSError, ValueError):  # a closed pipe, a closed file
-        return
 
 
 def _line(record: RequestRecord) -> RequestLine:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.config import ProviderConfig
+from gateway.telemetry.log import lines
 from gateway.upstream.http_backend import HttpBackend
 from tests.faults.misbehaving import MisbehavingUpstream
 from tests.faults.misbehaviours import SCRIPTS
@@ -45,6 +46,13 @@ models = ["locked", "big"]
 
 
 @pytest.fixture(scope="session")
+@pytest.fixture(autouse=True)
+def lines_of_its_own() -> Iterator[None]:
+    """No line of a test's log waits until another test listens."""
+    yield
+    lines.write()
+
+
 def empty_books(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the first gateway leaves its empty database for all others: the migrations are tested elsewhere."""
     return tmp_path_factory.mktemp("books") / "tollhouse.db"

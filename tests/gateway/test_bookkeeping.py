@@ -11,6 +11,7 @@ from gateway.estimates import prompt_tokens
 from gateway.ids import new_id
 from gateway.ledger.records import AttemptRecord, RequestRecord
 from gateway.passage import Passage
+from gateway.telemetry.log import lines
 from gateway.tenants.types import Key, Principal, Tenant
 from gateway.wire.chat import parse_chat
 from gateway.wire.embeddings import parse_embedding
@@ -199,6 +200,7 @@ async def test_a_settled_request_is_in_journal_sql_metrics_and_log(
 ) -> None:
     asked = passage()
     settled(fresh_gate, asked, attempt(asked, usage=REPORTED))
+    lines.write()
     line = json.loads(capsysbinary.readouterr().out)
     assert (line["request_id"], line["cost_usd"]) == (asked.id, "0.0012")
     assert 'tollhouse_requests_total{cache="bypass"' in fresh_gate.house.metrics.exposition().decode()
