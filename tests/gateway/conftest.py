@@ -45,7 +45,6 @@ models = ["locked", "big"]
 """
 
 
-@pytest.fixture(scope="session")
 @pytest.fixture(autouse=True)
 def lines_of_its_own() -> Iterator[None]:
     """No line of a test's log waits until another test listens."""
@@ -53,6 +52,7 @@ def lines_of_its_own() -> Iterator[None]:
     lines.write()
 
 
+@pytest.fixture(scope="session")
 def empty_books(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the first gateway leaves its empty database for all others: the migrations are tested elsewhere."""
     return tmp_path_factory.mktemp("books") / "tollhouse.db"
