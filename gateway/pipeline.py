@@ -99,7 +99,10 @@ class Pipeline:
         try:
             if on_admitted is not None:
                 await on_admitted()
-            return await self._in_time(passage, snapshot, receive)
+            with Departure(receive, house.doors) as departure:  # work stops when its client leaves, or has to
+                if heartbeat is not None and inference.stream:
+                    _begin_stream(passage, heartbeat, departure)
+                return await self._serve(passage, snapshot)
         except ApiError as error:
             return await self._refuse(passage, error)
         except Exception as error:
@@ -108,14 +111,6 @@ class Pipeline:
         except BaseException:  # cancelled from outside: the server is shutting down
             await self._refuse(passage, ClientClosedRequest("the gateway was stopped"))
             raise
-
-    async def _in_time(self, passage: Passage, snapshot: Snapshot, receive: Any) -> Answer | StreamAnswer:
-        """All that is done for a client before its answer begins stops when it leaves, or has to."""
-        with Departure(receive, self._house.doors) as departure:
-            if passage.inference.stream and passage.heartbeat is not None:
-                passage.heartbeat.on_stuck = departure.stop
-                passage.heartbeat.begin(lambda: stream_head(describe(passage)))
-            return await self._serve(passage, snapshot)
 
     async def _serve(self, passage: Passage, snapshot: Snapshot) -> Answer | StreamAnswer:
         house = self._house
@@ -226,3 +221,9 @@ class Pipeline:
             return Answer(passage.voice.broken(error), content_type=EVENT_STREAM)
         headers = [*describe(passage), *settle_up(record)]
         return error_answer(error, headers, encode=passage.voice.error)
+
+
+def _begin_stream(passage: Passage, heartbeat: Heartbeat, departure: Departure) -> None:
+    """From now on its client hears something, and is let go when it does not listen."""
+    heartbeat.on_stuck = departure.stop
+    heartbeat.begin(lambda: stream_head(describe(passage)))
