@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.config import ProviderConfig
+from gateway.store.database import Database
 from gateway.telemetry.log import lines
 from gateway.upstream.http_backend import HttpBackend
 from tests.faults.misbehaving import MisbehavingUpstream
@@ -62,6 +63,15 @@ def empty_books(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _running_upstream() -> Iterator[MisbehavingUpstream]:
     with MisbehavingUpstream(SCRIPTS) as running:
         yield running
+
+
+@pytest.fixture
+async def database(anyio_backend: Any, database_url: str) -> AsyncIterator[Database]:
+    """An empty one with its tables; once each of both kinds."""
+    opened = Database(database_url)
+    await opened.open()
+    yield opened
+    await opened.aclose()
 
 
 @pytest.fixture

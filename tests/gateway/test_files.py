@@ -26,14 +26,6 @@ FORM = f"multipart/form-data; boundary={BOUNDARY}"
 
 
 @pytest.fixture
-async def database(database_url: str) -> AsyncIterator[Database]:
-    opened = Database(database_url)
-    await opened.open()
-    yield opened
-    await opened.aclose()
-
-
-@pytest.fixture
 async def files(database: Database) -> AsyncIterator[Files]:
     async with AsyncExitStack() as stack:
         yield await Files.open(database, LIMITS, stack)

@@ -51,14 +51,6 @@ def dollars(whole: float, output: float) -> Price:
     return Price(input=to_nanousd(whole), output=to_nanousd(output), cached_input=to_nanousd(whole))
 
 
-@pytest.fixture
-async def database(database_url: str):
-    database = Database(database_url)
-    await database.open()
-    yield database
-    await database.aclose()
-
-
 @given(prices, usages())
 def test_a_cost_is_the_exact_one_rounded_half_up(price: Price, usage: Usage) -> None:
     write = price.input if price.cache_write_input is None else price.cache_write_input

@@ -15,14 +15,6 @@ from gateway.wire.usage import Usage
 DAYS = [datetime(2026, 11, day, 23, 59, 59, tzinfo=UTC) for day in (28, 29, 30)]
 
 
-@pytest.fixture
-async def database(database_url: str):
-    database = Database(database_url)
-    await database.open()
-    yield database
-    await database.aclose()
-
-
 def record(number: int, tenant_id: str, day: datetime, **fields: object) -> RequestRecord:
     usage = Usage(prompt_tokens=100, completion_tokens=10, cached_tokens=20)
     values = {

@@ -64,14 +64,6 @@ async def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
         await asyncio.sleep(0.02)
 
 
-@pytest.fixture
-async def database(database_url: str):
-    database = Database(database_url)
-    await database.open()
-    yield database
-    await database.aclose()
-
-
 @pytest.mark.anyio
 async def test_one_row_a_request_one_an_attempt_one_a_decision(database: Database, tmp_path: Path) -> None:
     ledger = Ledger(database, tmp_path)

@@ -16,14 +16,6 @@ from gateway.tenants.auth import Authenticator
 from gateway.tenants.types import Scope
 
 
-@pytest.fixture
-async def database(database_url: str):
-    database = Database(database_url)
-    await database.open()
-    yield database
-    await database.aclose()
-
-
 async def within(seconds: float, work: Any) -> None:
     until = time.monotonic() + seconds
     while True:

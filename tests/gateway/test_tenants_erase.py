@@ -1,7 +1,6 @@
 """What is kept of tenants' texts goes when its time is over, or when they ask; what it cost stays."""
 
 import time
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -24,14 +23,6 @@ from gateway.tenants.types import Tenant
 pytestmark = pytest.mark.anyio
 SECRET = "what nobody else may read"
 DAY_S = 86_400.0
-
-
-@pytest.fixture
-async def database(database_url: str) -> AsyncIterator[Database]:
-    database = Database(database_url)
-    await database.open()
-    yield database
-    await database.aclose()
 
 
 @pytest.fixture(autouse=True)

@@ -12,14 +12,6 @@ from gateway.tenants.keys import PREFIX, display_prefix, hash_key, make_key
 from gateway.tenants.types import Limits
 
 
-@pytest.fixture
-async def database(database_url: str):
-    database = Database(database_url)
-    await database.open()
-    yield database
-    await database.aclose()
-
-
 def test_keys_are_long_random_and_recognisable() -> None:
     keys = {make_key() for _ in range(1000)}
     assert len(keys) == 1000
