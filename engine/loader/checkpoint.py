@@ -102,9 +102,17 @@ def expect_shape(name: str, found: tuple[int, ...], wanted: tuple[int, ...]) -> 
 
 def expect_finite(name: str, values: torch.Tensor) -> torch.Tensor:
     """The same values. Raises ModelLoadError."""
+    if not are_finite(values):
+        raise not_finite(name)
+    return values
+
+
+def are_finite(values: torch.Tensor) -> bool:
     import torch
 
     # NaN is both least and greatest: one pass without a temporary.
-    if values.numel() and not all(math.isfinite(extreme.item()) for extreme in torch.aminmax(values)):
-        raise ModelLoadError(f"tensor {name} holds values that are not finite; {_REMEDY}")
-    return values
+    return not values.numel() or all(math.isfinite(extreme.item()) for extreme in torch.aminmax(values))
+
+
+def not_finite(name: str) -> ModelLoadError:
+    return ModelLoadError(f"tensor {name} holds values that are not finite; {_REMEDY}")

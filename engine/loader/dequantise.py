@@ -7,8 +7,8 @@ import torch
 from gguf.constants import GGMLQuantizationType as Kind
 
 from engine.errors import ModelLoadError
-from engine.loader.checkpoint import expect_finite
-from engine.loader.gguf_blocks import is_group_format, quantised_matrix
+from engine.loader.checkpoint import expect_finite, not_finite
+from engine.loader.gguf_blocks import has_finite_tables, is_group_format, quantised_matrix
 from engine.loader.gguf_file import GGUFTensor
 from kernels.matrix import Matrix, QuantisedMatrix, dense
 
@@ -30,8 +30,8 @@ def matrix(tensor: GGUFTensor) -> Matrix:
 def _quantised(tensor: GGUFTensor) -> QuantisedMatrix:
     *rows, columns = tensor.shape
     found = quantised_matrix(tensor.data, tensor.kind, (math.prod(rows), columns))
-    expect_finite(tensor.name, found.scales)
-    expect_finite(tensor.name, found.minimums)
+    if not has_finite_tables(tensor.data, tensor.kind, found):
+        raise not_finite(tensor.name)
     return found
 
 

@@ -12,6 +12,7 @@ import torch
 from gguf.constants import GGML_QUANT_SIZES
 from gguf.constants import GGMLQuantizationType as Kind
 
+from engine.loader.checkpoint import are_finite
 from kernels.code_layout import CodeLayout
 from kernels.matrix import QuantisedMatrix
 
@@ -28,6 +29,15 @@ class _Format:
 
 def is_group_format(kind: Kind) -> bool:
     return kind in _FORMATS
+
+
+def has_finite_tables(raw: Bytes, kind: Kind, found: QuantisedMatrix) -> bool:
+    """`found`: what `quantised_matrix` made of the same."""
+    form = _FORMATS[kind]
+    if form.tables is _halves:  # pairs, looked at where they are: a half is infinite or none where its exponent is full
+        pairs = np.ndarray((raw.size // form.codes.block_bytes,), np.uint32, raw, 0, (form.codes.block_bytes,))
+        return bool((pairs & 0x7C007C00).view(np.uint16).max(initial=0) < 0x7C00)
+    return are_finite(found.scales) and are_finite(found.minimums)
 
 
 def quantised_matrix(raw: Bytes, kind: Kind, shape: tuple[int, int]) -> QuantisedMatrix:
@@ -48,9 +58,9 @@ def _shifted(shift: int) -> Callable[[Bytes], Tables]:
     """Scales, and the minimums of codes that are made unsigned by adding `shift`, a power of 2: exact."""
 
     def tables(blocks: Bytes) -> Tables:
-        scales = _half(blocks, 0)
+        scales = _half(blocks, 0).contiguous()  # what follows takes ten times as long where they are
         minimums = scales * -shift
-        return scales, minimums if bool(torch.isfinite(minimums).all()) else scales.float() * -shift
+        return scales, minimums if are_finite(minimums) else scales.float() * -shift
 
     return tables
 

@@ -56,5 +56,20 @@ def test_scales_that_are_not_finite_are_refused(scale: float) -> None:
         matrix(GGUFTensor("t", Kind.Q8_0, (1, 32), q8_block(scale)))
 
 
+@pytest.mark.parametrize("kind", [Kind.Q4_1, Kind.Q5_1, Kind.Q4_K])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf"), 65504.0, -65504.0])
+@pytest.mark.parametrize("half", [0, 1])
+def test_each_half_of_each_block_is_looked_at(kind: Kind, value: float, half: int) -> None:
+    size, num_bytes = gguf.GGML_QUANT_SIZES[kind]
+    blocks = np.full((3, num_bytes), 1, np.uint8)
+    blocks[2, 2 * half : 2 * half + 2] = np.array([value], np.float16).view(np.uint8)
+    tensor = GGUFTensor("t", kind, (3, size), blocks.reshape(-1))
+    if np.isfinite(value):
+        assert torch.isfinite(matrix(tensor).scales).all()  # type: ignore[union-attr]
+    else:
+        with pytest.raises(ModelLoadError, match="tensor t holds values that are not finite"):
+            matrix(tensor)
+
+
 def q8_block(scale: float) -> np.ndarray:
     return np.concatenate([np.array([scale], np.float16).view(np.uint8), np.arange(32, dtype=np.uint8)])

@@ -87,10 +87,14 @@ def test_weights_packed_in_the_background_are_the_same(machine: Machine, num_thr
 
 
 def test_torch_takes_one_thread_beside_the_packing(machine: Machine) -> None:
+    def fail() -> None:
+        with machine.in_background():
+            assert torch.get_num_threads() == 1
+            raise KeyError("mine")
+
     torch.set_num_threads(3)
-    with pytest.raises(KeyError, match="mine"), machine.in_background():
-        assert torch.get_num_threads() == 1
-        raise KeyError("mine")
+    with pytest.raises(KeyError, match="mine"):
+        fail()
     assert torch.get_num_threads() == 3
 
 
