@@ -59,6 +59,8 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
     def worst_nanousd(self, usage: Usage) -> int:
         """What it costs if all of the prompt is written to a cache, and all of the answer is thought."""
         written, reasoning = self.cache_write_input or 0, self.reasoning_output or 0
+        if written <= self.input and reasoning <= self.output:
+            return self.cost_nanousd(usage)
         dearest = replace(self, input=max(self.input, written), output=max(self.output, reasoning))
         return dearest.cost_nanousd(usage)
 

@@ -7,6 +7,7 @@ there is room; no request ever waits for the database.
 import asyncio
 import logging
 from collections import deque
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
@@ -34,7 +35,7 @@ class Writer:
         self._max_queue = max_queue
         self._queue: deque[tuple[RequestRecord, Hold]] = deque()
         self._overflowed = False
-        self._hurry = False
+        self._hurry = asyncio.Event()
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -65,12 +66,12 @@ class Writer:
 
     async def drain(self) -> None:
         """Returns once all that was put, and all that dead gateways left, is in SQL."""
-        self._hurry = True
+        self._hurry.set()
         self._wake.set()
         try:
             await self._idle.wait()
         finally:
-            self._hurry = False
+            self._hurry.clear()
 
     async def aclose(self, timeout_s: float) -> None:
         """What is not in SQL by then stays in the journal for the next start."""
@@ -103,9 +104,10 @@ class Writer:
             await self._linger()
 
     async def _linger(self) -> None:
-        """Company makes a transaction cheaper."""
-        if not self._hurry:
-            await asyncio.sleep(_LINGER_S)
+        """Company makes a transaction cheaper; who drains wants none."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LINGER_S):
+                await self._hurry.wait()
 
     async def _write_all(self) -> None:
         while self._queue or self._overflowed:
