@@ -21,6 +21,7 @@ REMEDY = "the file is damaged or incomplete: download it again"
 # type code of the format -> struct code; 8 is a string, 9 an array
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
+_MERGES = "tokenizer.ggml.merges"
 _MAX_DIMENSIONS = 4
 _MAX_ARRAY = 1 << 22  # the largest vocabularies have half a million merges
 
@@ -66,8 +67,12 @@ class GGUFFile:
             raise ModelLoadError(f"{path}: header unreadable at byte {self._offset} ({error}); {REMEDY}") from error
 
     def whole_metadata(self) -> dict[str, Any]:
-        """With all texts read. Raises ValueError if some are none."""
-        return {key: each.read() if isinstance(each, TextArray) else each for key, each in self.metadata.items()}
+        """With all texts read, merges as pairs. Raises ValueError where that is not what they are."""
+        found = dict(self.metadata)
+        for key, value in found.items():
+            if isinstance(value, TextArray):
+                found[key] = value.read_pairs() if key == _MERGES else value.read()
+        return found
 
     def _read(self) -> None:
         magic, version, num_tensors, num_keys = self._unpack("4sIQQ")

@@ -2,14 +2,21 @@
 
 import mmap
 import struct
+from array import array
 from dataclasses import dataclass
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 _LENGTH = struct.Struct("<Q")
 _ARRAY, _TEXT = 0xDD, 0xDB  # msgpack's codes before a length of four bytes, the highest first
+_HEAD = 5  # bytes of the two together
 _LONGEST = 1 << 32
+_SPACE = 0x20
+
+Bytes = npt.NDArray[np.uint8]
+Lengths = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,13 +24,13 @@ class TextArray:
     """`starts`: where in `data` each text's length begins, 8 bytes, the lowest first; the text comes after it."""
 
     data: mmap.mmap
-    starts: list[int]
+    starts: "array[int]"
     end: int
 
     @classmethod
     def find(cls, data: mmap.mmap, start: int, count: int) -> "TextArray":
         """Raises struct.error or OverflowError if a text runs past the end."""
-        length, starts = _LENGTH.unpack_from, []
+        length, starts = _LENGTH.unpack_from, array("q")
         for _ in range(count):
             starts.append(start)
             start += _LENGTH.size + length(data, start)[0]
@@ -32,17 +39,40 @@ class TextArray:
         return cls(data, starts, start)
 
     def read(self) -> list[str]:
-        """Made msgpack in place, all at once, for whoever makes texts of it without Python. Raises ValueError."""
+        """Raises ValueError where a text is none."""
+        return _texts(*self._joined()) if self.starts else []
+
+    def read_pairs(self) -> list[tuple[str, str]]:
+        """Each text cut at its one space. Raises ValueError where a text is none, or has not just one."""
         if not self.starts:
             return []
-        raw = np.frombuffer(self.data, np.uint8, self.end - self.starts[0], self.starts[0]).copy()
-        at = np.array(self.starts) - self.starts[0]
-        lengths = np.diff(at, append=len(raw)) - _LENGTH.size
-        if lengths.max() >= _LONGEST:
-            raise ValueError("a text of more than 4 GiB")
-        raw[at + 3] = _TEXT
-        raw[at[:, None] + np.arange(4, 8)] = lengths.astype(">u4").view(np.uint8).reshape(-1, 4)
-        is_kept = np.ones(len(raw), bool)
-        is_kept[at[:, None] + np.arange(3)] = False
-        packed = bytes([_ARRAY]) + len(at).to_bytes(4, "big") + raw[is_kept].tobytes()
-        return msgspec.msgpack.decode(packed, type=list[str])
+        joined, lengths = self._joined()
+        ends, spaces = np.cumsum(lengths), np.flatnonzero(joined == _SPACE)
+        if len(spaces) != len(ends) or (spaces >= ends).any() or (spaces < ends - lengths).any():
+            raise ValueError("a pair of texts is not two with a space between")
+        halves = np.stack([spaces - (ends - lengths), ends - spaces - 1], axis=1).reshape(-1)
+        found = _texts(joined[joined != _SPACE], halves)
+        return list(zip(found[::2], found[1::2], strict=True))
+
+    def _joined(self) -> tuple[Bytes, Lengths]:
+        """The bytes of all texts without what stands between them, and each text's number of bytes."""
+        first = self.starts[0]
+        at = np.frombuffer(self.starts, np.int64) - first
+        raw = np.frombuffer(self.data, np.uint8, self.end - first, first)
+        is_text = np.ones(len(raw), bool)
+        is_text[at[:, None] + np.arange(_LENGTH.size)] = False
+        return raw[is_text], np.diff(at, append=len(raw)) - _LENGTH.size
+
+
+def _texts(joined: Bytes, lengths: Lengths) -> list[str]:
+    """As msgpack, from which all are made at once without Python. Raises ValueError."""
+    if lengths.max() >= _LONGEST:
+        raise ValueError("a text of more than 4 GiB")
+    ends = np.cumsum(lengths + _HEAD)
+    heads = ends - lengths - _HEAD
+    packed, is_text = np.full(ends[-1], _TEXT, np.uint8), np.ones(ends[-1], bool)
+    is_text[heads[:, None] + np.arange(_HEAD)] = False
+    packed[heads[:, None] + np.arange(1, _HEAD)] = lengths.astype(">u4").view(np.uint8).reshape(-1, 4)
+    packed[is_text] = joined
+    content = bytes([_ARRAY]) + len(lengths).to_bytes(4, "big") + packed.tobytes()
+    return msgspec.msgpack.decode(content, type=list[str])

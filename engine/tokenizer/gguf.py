@@ -3,7 +3,6 @@
 Keys: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md#tokenizer.
 """
 
-import itertools
 import logging
 import re
 from typing import Any
@@ -24,7 +23,7 @@ _END_KEYS = ("eos_token_id", "eot_token_id", "eom_token_id")
 
 
 def tokenizer_from_gguf(metadata: dict[str, Any]) -> Tokenizer:
-    """Raises ModelLoadError."""
+    """`metadata`: the file's, but for merges, which are pairs of texts. Raises ModelLoadError."""
     return _Vocabulary(metadata).tokenizer()
 
 
@@ -95,13 +94,12 @@ class _Vocabulary:
         return {token: re.escape(token) + r"\s*" for token in swallowing}
 
     def _byte_level_bpe(self, rule: PreTokeniser) -> Backend:
-        merges = self._strings("merges")
-        if set(map(str.count, merges, itertools.repeat(" "))) != {1}:
-            raise ModelLoadError(f"the file's BPE merges are unusable (one is not of two tokens); {REMEDY}")
-        halves = " ".join(merges).split(" ")  # all at once: they may be 200,000
+        merges = self._get("merges")
+        if not isinstance(merges, list) or not merges:
+            raise ModelLoadError(f"tokenizer.ggml.merges is missing or no list of pairs; {REMEDY}")
         backend = _bpe(
             vocab=dict(zip(self._tokens, range(len(self._tokens)), strict=True)),
-            merges=list(zip(halves[::2], halves[1::2], strict=True)),
+            merges=merges,
             ignore_merges=rule.ignore_merges,
         )
         splits = [pre_tokenizers.Split(Regex(pattern), behavior="isolated") for pattern in rule.patterns]

@@ -41,6 +41,17 @@ def test_any_length(length: int) -> None:
     assert found([b"a", b"b" * length, b"c"]).read() == ["a", "b" * length, "c"]
 
 
+@given(st.lists(st.tuples(*[st.text().map(lambda text: text.replace(" ", ""))] * 2)))
+def test_any_pairs(pairs: list[tuple[str, str]]) -> None:
+    assert found(" ".join(pair).encode() for pair in pairs).read_pairs() == pairs
+
+
+@pytest.mark.parametrize("texts", [["ab"], ["a b c"], ["a b c", "d"], ["a", "b c d"], ["a b", "", "c  d"]])
+def test_what_is_no_pair_is_an_error(texts: list[str]) -> None:
+    with pytest.raises(ValueError, match="not two with a space between"):
+        found(text.encode() for text in texts).read_pairs()
+
+
 @pytest.mark.parametrize("text", [b"\xff", b"\xed\xa0\x80", "\u00e9".encode()[:1]])
 def test_what_is_no_text_is_an_error_when_it_is_read(text: bytes) -> None:
     with pytest.raises(ValueError, match="UTF-8"):
@@ -62,6 +73,6 @@ def test_all_texts_of_a_file(smollm2_path: Path) -> None:
     assert (len(tokens), len(merges)) == (49152, 48900)
     assert (tokens[:2], merges[0], whole["general.languages"]) == (
         ["<|endoftext|>", "<|im_start|>"],
-        "\u0120 t",
+        ("\u0120", "t"),
         ["en"],
     )

@@ -164,7 +164,7 @@ def byte_level(pre: str, words: Sequence[str] = ("ab",)) -> Tokenizer:
     tokens = ["<s>", *alphabet.values(), *beginnings]
     values = {
         "model": "gpt2", "pre": pre, "tokens": tokens, "token_type": [3, *[1] * (len(tokens) - 1)], "bos_token_id": 0,
-        "merges": [f"{token[:-1]} {token[-1]}" for token in beginnings],
+        "merges": [(token[:-1], token[-1]) for token in beginnings],
     }  # fmt: skip
     return tokenizer_from_gguf({f"tokenizer.ggml.{key}": value for key, value in values.items()})
 
