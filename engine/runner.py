@@ -50,27 +50,27 @@ class Runner:
         context_length = min(options.max_model_len or config.context_length, config.context_length)
         # The tables of positions: a file's claim of a long context must not take more memory than the cache can use.
         self._num_positions = min(context_length, self.num_blocks * BLOCK_SIZE)
-        with self._operations.packing():  # no lock of Python's held: the tokenizer is built beside it
+        with self._operations.packing():  # no lock of Python's held: all else is done beside it
             self._model = build_model(config, checkpoint.weights, self._operations, self._num_positions)
             self.tokenizer = checkpoint.tokenizer
-        self._memory = self._block_memory(options, config.num_layers, heads)
-        self._forward = self._operations.compile(self._model.forward, max_rows=options.max_batch_tokens)
-        self._logits = self._operations.compile(self._model.logits, max_rows=max(options.max_batch_size, SLICE))
-        self._decode = self._operations.compile(self._forward_to_logits, max_rows=options.max_batch_size)
-        self._sampler = Sampler(self._operations.sampling)
-        self._masks = MaskWorker(config.vocab_size)
-        self._pooler = Pooler()
-        self.chat_template = _chat_template(checkpoint)
-        self.info = EngineInfo(
-            name=options.name or checkpoint.name,
-            architecture=config.architecture,
-            context_length=context_length,
-            vocab_size=config.vocab_size,
-            num_parameters=self._model.num_parameters,
-            dtype=str(self._operations.dtype).removeprefix("torch."),
-            device=str(device),
-            has_chat_template=self.chat_template is not None,
-        )
+            self._memory = self._block_memory(options, config.num_layers, heads)
+            self._forward = self._operations.compile(self._model.forward, max_rows=options.max_batch_tokens)
+            self._logits = self._operations.compile(self._model.logits, max_rows=max(options.max_batch_size, SLICE))
+            self._decode = self._operations.compile(self._forward_to_logits, max_rows=options.max_batch_size)
+            self._sampler = Sampler(self._operations.sampling)
+            self._masks = MaskWorker(config.vocab_size)
+            self._pooler = Pooler()
+            self.chat_template = _chat_template(checkpoint)
+            self.info = EngineInfo(
+                name=options.name or checkpoint.name,
+                architecture=config.architecture,
+                context_length=context_length,
+                vocab_size=config.vocab_size,
+                num_parameters=self._model.num_parameters,
+                dtype=str(self._operations.dtype).removeprefix("torch."),
+                device=str(device),
+                has_chat_template=self.chat_template is not None,
+            )
 
     @torch.inference_mode()
     def run(self, plan: StepPlan) -> StepResult:
