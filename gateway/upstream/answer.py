@@ -70,8 +70,9 @@ class HttpAnswer:
 
     async def read(self, limit: Limit | None = None) -> bytes:
         """The next bytes, b"" at the end. A wait has its `limit`, by default that of a pause, and the answer's."""
+        exchange = self._exchange
         if self._inflater is None:
-            return self._exchange.take() if self._exchange.ready else await self._wait(limit)
+            return exchange.take() if exchange.pieces or exchange.complete else await self._wait(limit)
         while piece := await self._wait(limit):
             if inflated := self._inflate(self._inflater, piece):
                 return inflated
@@ -105,13 +106,13 @@ class HttpAnswer:
         return b"".join(pieces)
 
     async def _wait(self, limit: Limit | None) -> bytes:
-        if limit is None:
-            limit = Limit(asyncio.get_running_loop().time() + self._idle_s, "idle", self._idle_s)
-        limit = min(limit, self._total)
+        total = self._total
+        until = asyncio.get_running_loop().time() + self._idle_s if limit is None else limit.until
         try:
-            return await self._exchange.read(limit.until)
+            return await self._exchange.read(min(until, total.until))
         except TimeoutError as error:
-            raise TimeoutFailure(limit.phase, limit.seconds) from error
+            ended = min(limit or Limit(until, "idle", self._idle_s), total)
+            raise TimeoutFailure(ended.phase, ended.seconds) from error
         except httpx.HTTPError as error:
             raise translate(error) from error
 

@@ -23,6 +23,9 @@ log = logging.getLogger("tollhouse.upstream")
 class Caller:
     """Makes the calls of one request, one after the other. `limit` is the deadline of them all."""
 
+    _last: Deployment | None = None
+    _dispatch: Dispatch  # of the last one
+
     def __init__(
         self, outbound_for: Callable[[Deployment], Outbound], observer: AttemptObserver, limit: TimeLimit
     ) -> None:
@@ -30,8 +33,6 @@ class Caller:
         self._observer = observer
         self.limit = limit
         self._attempts: list[AttemptRecord] = []  # closed, but for the stream that is served
-        self._last: Deployment | None = None
-        self._dispatch = Dispatch()  # of the last one
         self._faults: list[str] = []
 
     def summary(self) -> str:

@@ -44,6 +44,10 @@ class Connection(asyncio.Protocol):
         self.on_header = self._headers.setdefault
         self.on_body = self._pieces.append
         self._parser = httptools.HttpResponseParser(self)
+        self._keep_alive = False
+        self._message_done = False  # all that the reader needs is here ...
+        self._parsed_whole = True  # ... and the parser agrees: a HEAD's content-length makes it wait for more
+        self._surplus = False  # bytes after the end of the answer: nobody else will be served over this connection
 
     @property
     def usable(self) -> bool:
@@ -54,13 +58,9 @@ class Connection(asyncio.Protocol):
         assert self._transport is not None
         assert self._exchange is None
         self._headers.clear()
-        self._pieces.clear()
-        self._bodyless = method == b"HEAD"  # no body follows, whatever the headers say
-        self._keep_alive = False
-        self._message_done = False  # all that the reader needs is here ...
-        self._parsed_whole = False  # ... and the parser agrees: a HEAD's content-length makes it wait for more
-        self._surplus = False  # bytes after the end of the answer
         self._head_bytes = 0
+        self._message_done = False
+        self._bodyless = method == b"HEAD"  # no body follows, whatever the headers say
         self._exchange = exchange = Exchange(self, self._pieces)
         self._transport.writelines(parts)
         return exchange
@@ -154,6 +154,7 @@ class Connection(asyncio.Protocol):
         exchange.status = status
         exchange.headers = dict(zip(map(bytes.lower, self._headers), self._headers.values(), strict=True))
         if self._bodyless or status in (204, 304):
+            self._parsed_whole = False
             self._end_body(exchange)
 
     def on_message_complete(self) -> None:
@@ -185,7 +186,8 @@ class Connection(asyncio.Protocol):
         clean = self._keep_alive and self._parsed_whole and not self._surplus and not self._pieces
         if clean and not transport.is_closing() and transport.get_write_buffer_size() == 0:
             self._served = True
-            self.resume()
+            if self._buffered:
+                self.resume()
             self._on_idle(self)
         else:
             transport.abort()

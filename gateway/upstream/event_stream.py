@@ -33,30 +33,29 @@ class EventStream(AsyncIterator[list[bytes]]):
 
     async def __anext__(self) -> list[bytes]:
         try:
-            return await self._next()
+            while not self._ended:
+                if self._fault is not None:
+                    raise self._fault
+                if payloads := self._parse(await self._answer.read(self._limit)):
+                    return self._looked_through(payloads)
+            if not self._complete and not any(map(self._format.is_finish, self._last)):
+                raise ProtocolFailure("the event stream ended before the answer did")
+            raise StopAsyncIteration
         except BaseException:
             await self._answer.aclose()
             raise
 
-    async def _next(self) -> list[bytes]:
-        while not self._ended:
-            if self._fault is not None:
-                raise self._fault
-            payloads = self._parse(await self._answer.read(self._limit))
-            if not payloads:
-                continue
-            if self._limit is not None and not all(map(self._format.is_prelude, payloads)):
-                self._limit = None
-            self._last.extend(payloads)
-            end = self._format.find_end(payloads)
-            if end is not None:
-                self._ended = self._complete = True
-                self._answer.linger()
-                return payloads[: end + 1]
+    def _looked_through(self, payloads: list[bytes]) -> list[bytes]:
+        """For the first token and for the end, behind which nothing counts."""
+        if self._limit is not None and not all(map(self._format.is_prelude, payloads)):
+            self._limit = None
+        self._last.extend(payloads)
+        end = self._format.find_end(payloads)
+        if end is None:
             return payloads
-        if not self._complete and not any(map(self._format.is_finish, self._last)):
-            raise ProtocolFailure("the event stream ended before the answer did")
-        raise StopAsyncIteration
+        self._ended = self._complete = True
+        self._answer.linger()
+        return payloads[: end + 1]
 
     def _parse(self, piece: bytes) -> list[bytes]:
         """What is whole comes before the failure that a broken event is."""
@@ -79,6 +78,8 @@ class EventStream(AsyncIterator[list[bytes]]):
 
 def _may_all_be_json(payloads: list[bytes]) -> bool:
     """Seen at one glance where each is one line, as a rule: every line end lies between two objects."""
+    if len(payloads) == 1:
+        return _may_be_json(payloads[0])
     objects = b"\n".join(payloads[:-1] if payloads[-1:] == [DONE] else payloads)
     if objects.count(b"\n") == objects.count(_BETWEEN_TWO) and _is_one_object(objects):
         return True

@@ -34,7 +34,7 @@ class Exchange(Waiting):
     def __init__(self, connection: Carrier, pieces: list[bytes]) -> None:
         """`pieces` of the body are put there by the connection's parser, until `body_ended`."""
         self._connection: Carrier | None = connection
-        self._pieces = pieces
+        self.pieces = pieces  # that are here and not taken
 
     async def head(self, until: float = math.inf) -> Mapping[bytes, bytes]:
         """The headers, once they and the status are here."""
@@ -44,14 +44,9 @@ class Exchange(Waiting):
             await self.wait(until)
         return self.headers
 
-    @property
-    def ready(self) -> bool:
-        """`take` has something to say: bytes, or that there are no more."""
-        return bool(self._pieces) or self.complete
-
     def take(self) -> bytes:
         """All body bytes that are here, without waiting."""
-        pieces = self._pieces
+        pieces = self.pieces
         piece = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         pieces.clear()
         if self._connection is not None:
@@ -60,7 +55,7 @@ class Exchange(Waiting):
 
     async def read(self, until: float = math.inf) -> bytes:
         """All body bytes that are here, at least one; b"" at the end of the body."""
-        while not self.ready:
+        while not self.pieces and not self.complete:
             if self.error is not None:
                 raise self.error
             await self.wait(until)
@@ -85,7 +80,7 @@ class Exchange(Waiting):
 
     def body_ended(self) -> None:
         """What its parser finds from here on belongs to no answer, or to another one."""
-        self._pieces = self._pieces.copy()
+        self.pieces = self.pieces.copy()
 
     def finish(self) -> None:
         self.complete = True

@@ -17,6 +17,10 @@ class _Chunk(msgspec.Struct):
     error: Any = None
 
 
+# What most chunks hold. Within a JSON string the quotes are escaped, so no text looks like it.
+_TEXT = b'"delta":{"content":"'
+_NO_TEXT = b'"delta":{"content":""'
+
 _decoder = msgspec.json.Decoder(_Chunk)
 
 
@@ -25,7 +29,7 @@ def is_prelude(payload: bytes) -> bool:
 
     Azure begins with what its content filter says of the prompt, in a chunk without choices.
     """
-    if len(payload) > 4096 or b'"choices"' not in payload:
+    if len(payload) > 4096 or b'"choices"' not in payload or (_TEXT in payload and _NO_TEXT not in payload):
         return False
     try:
         chunk = _decoder.decode(payload)

@@ -11,7 +11,8 @@ class ForeignExchange:
         assert isinstance(response.stream, httpx.AsyncByteStream)
         self.status = response.status_code
         self.headers: Mapping[bytes, bytes] = {name.lower(): value for name, value in reversed(response.headers.raw)}
-        self.ready = self.complete = False  # nobody knows before it is read
+        self.pieces: list[bytes] = []  # nobody knows what is here before it is read,
+        self.complete = False  # and whether there will be more
         self._stream = response.stream
         self._pieces = aiter(response.stream)
 

@@ -111,12 +111,12 @@ class HttpBackend:
         url, head = self._address(path, outbound.upstream_model)
         if outbound.headers:
             lines += header_lines(pair for pair in outbound.headers if may_go_on(*pair))
-        lines = b"x-request-id: %b\r\n%b" % (outbound.request_id.encode(), lines)
+        request_id = outbound.request_id.encode()
         if isinstance(self._transport, Transport):
-            head = b"%b%bcontent-length: %d\r\n\r\n" % (head, lines, len(body))
+            head = b"%b%bx-request-id: %b\r\ncontent-length: %d\r\n\r\n" % (head, lines, request_id, len(body))
             pool = self._pool = self._pool or self._transport.pool(url)
             return await exchange_over(pool, b"POST", (head, body), connect_s, connect_s, until, dispatch)
-        headers = [*self._headers_of(path), *map(split_line, lines.splitlines())]
+        headers = [*self._headers_of(path), (b"x-request-id", request_id), *map(split_line, lines.splitlines())]
         limits = {"timeout": {"connect": connect_s, "pool": connect_s}}
         dispatch.has_left = True  # as far as we can tell
         request = httpx.Request("POST", url, headers=headers, content=body, extensions=limits)

@@ -47,8 +47,7 @@ class Pool:
     def idle(self) -> Connection | None:
         """A connection that can be used at once."""
         while self._idle:
-            connection = self._idle.pop()
-            if connection.usable:
+            if (connection := self._idle.pop()).usable:
                 return connection
         return None
 

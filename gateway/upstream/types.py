@@ -21,11 +21,8 @@ class Dispatch:
     Before it has left this process, it has cost nothing.
     """
 
-    __slots__ = ("compute_ns", "has_left")
-
-    def __init__(self) -> None:
-        self.has_left = True
-        self.compute_ns = 0  # of an engine of ours
+    has_left = True
+    compute_ns = 0  # of an engine of ours
 
     def add_compute(self, duration_ns: int) -> None:
         self.compute_ns += duration_ns

@@ -34,9 +34,9 @@ class SseParser:
 
     def feed(self, data: bytes) -> list[bytes]:
         """Raises EventTooLargeError once an unfinished event outgrows the limit."""
-        if not self._size and not self._after_cr and b"\r" not in data and data.endswith(b"\n\n"):
-            payloads = _whole_events(data)
-            if payloads is not None:
+        if not self._size and not self._after_cr and data[:6] == b"data: " and data[-2:] == b"\n\n":
+            payloads = data[6:-2].split(b"\n\ndata: ")  # the usual chunk: complete events of one data line each
+            if data.count(b"\n") == 2 * len(payloads) and b"\r" not in data and b"" not in payloads:
                 self._started = True
                 return payloads
         return self._feed_slowly(data)
@@ -109,13 +109,6 @@ def frames(payloads: Iterable[bytes]) -> bytes:
     if whole and b"\r" not in joined and joined.count(b"\n") == 2 * (len(whole) - 1):
         return b"data: %b\n\n" % joined
     return b"".join(map(frame, whole))
-
-
-def _whole_events(data: bytes) -> list[bytes] | None:
-    """The usual chunk: complete events of one data line each. None when it is anything else."""
-    payloads = data[6:-2].split(b"\n\ndata: ")
-    no_others = data.startswith(b"data: ") and data.count(b"\n") == 2 * len(payloads)
-    return payloads if no_others and b"" not in payloads else None
 
 
 def _value(line: bytes, field: bytes = b"data") -> bytes | None:

@@ -51,10 +51,6 @@ class _PromptDetails(msgspec.Struct):
     cache_creation_tokens: _Count | None = None  # LiteLLM
     cache_creation_input_tokens: _Count | None = None  # Alibaba
 
-    @property
-    def written(self) -> int:
-        return self.cache_write_tokens or self.cache_creation_tokens or self.cache_creation_input_tokens or 0
-
 
 class _CompletionDetails(msgspec.Struct):
     reasoning_tokens: _Count | None = None
@@ -83,7 +79,13 @@ class _WireUsage(msgspec.Struct):
         written = self.cache_creation_input_tokens or 0
         reasoning = self.reasoning_tokens or 0
         if (inside := self.prompt_tokens_details) is not None:
-            cached, written = inside.cached_tokens or cached, inside.written or written
+            cached = inside.cached_tokens or cached
+            written = (
+                inside.cache_write_tokens
+                or inside.cache_creation_tokens
+                or inside.cache_creation_input_tokens
+                or written
+            )
         if (details := self.completion_tokens_details) is not None:
             reasoning = details.reasoning_tokens or reasoning
         if (left_out := (self.total_tokens or 0) - prompt - completion) > 0:
