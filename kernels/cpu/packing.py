@@ -129,7 +129,7 @@ def _pack_codes(machine: Machine, matrix: QuantisedMatrix, memory: list[torch.Te
     )
     if not bf16_copy:
         return Part(panels.data_ptr(), None, outputs, matrix.bits, unit)
-    copy = machine.weights.take(num_panels * PANEL * inputs * torch.bfloat16.itemsize)
+    copy = machine.copies.take(num_panels * PANEL * inputs * torch.bfloat16.itemsize)
     memory.append(copy)
     machine.prepare_for_prompts("copy_codes", _CopyCodesArguments, panels=panels, copy=copy, unit=unit, **form)
     return Part(panels.data_ptr(), copy.data_ptr(), outputs, matrix.bits, unit)
