@@ -4,7 +4,7 @@ import msgspec
 
 from gateway.question import NO_DIRECTIVES, Directives
 from gateway.tenants.gatekeeper import Incoming
-from gateway.upstream.http_backend import FORWARDED
+from gateway.upstream.headers import FORWARDED
 
 YES = ("1", "true", "yes")
 _NAMES = frozenset(

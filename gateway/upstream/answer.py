@@ -70,15 +70,17 @@ class HttpAnswer:
 
     async def read(self, limit: Limit | None = None) -> bytes:
         """The next bytes, b"" at the end. A wait has its `limit`, by default that of a pause, and the answer's."""
-        exchange = self._exchange
-        if self._inflater is None:
-            return exchange.take() if exchange.pieces or exchange.complete else await self._wait(limit)
-        while piece := await self._wait(limit):
-            if inflated := self._inflate(self._inflater, piece):
+        exchange, inflater = self._exchange, self._inflater
+        while True:
+            while not exchange.pieces and not exchange.complete:
+                await self._wait(limit)
+            piece = exchange.take()
+            if inflater is None:
+                return piece
+            if inflated := _inflated(inflater, piece):
                 return inflated
-        if not self._inflater.finished:
-            raise ProtocolFailure("the compressed answer is cut off")
-        return b""
+            if not piece:
+                return b""
 
     async def whole(self, max_bytes: int) -> bytes:
         if self._exchange.complete and self._inflater is None:
@@ -105,23 +107,26 @@ class HttpAnswer:
             size += len(piece)
         return b"".join(pieces)
 
-    async def _wait(self, limit: Limit | None) -> bytes:
+    async def _wait(self, limit: Limit | None) -> None:
         total = self._total
         until = asyncio.get_running_loop().time() + self._idle_s if limit is None else limit.until
         try:
-            return await self._exchange.read(min(until, total.until))
+            await self._exchange.more(min(until, total.until))
         except TimeoutError as error:
             ended = min(limit or Limit(until, "idle", self._idle_s), total)
             raise TimeoutFailure(ended.phase, ended.seconds) from error
         except httpx.HTTPError as error:
             raise translate(error) from error
 
-    @staticmethod
-    def _inflate(inflater: Inflater, piece: bytes) -> bytes:
-        try:
-            return inflater.feed(piece, MAX_INFLATED_PIECE)
-        except httpx.DecodingError as error:
-            raise translate(error) from error
+
+def _inflated(inflater: Inflater, piece: bytes) -> bytes:
+    """b"" is a piece too: the end, which must not come too early."""
+    if not piece and not inflater.finished:
+        raise ProtocolFailure("the compressed answer is cut off")
+    try:
+        return inflater.feed(piece, MAX_INFLATED_PIECE) if piece else b""
+    except httpx.DecodingError as error:
+        raise translate(error) from error
 
 
 def _inflater(coding: bytes) -> Inflater | None:

@@ -40,7 +40,7 @@ async def run(
     """
     assert fleets
     if deadline_s is None:
-        deadline_s = usual_deadline_s(fleets)
+        deadline_s = max([USUAL_TOTAL_S, *[fleet.total_s for fleet in fleets]]) + MARGIN_S
     limit = TimeLimit(deadline_s)
     caller = Caller(outbound_for, observer, limit)
     try:
@@ -50,10 +50,6 @@ async def run(
         if not limit.expired:
             raise
         raise UpstreamTimeout(f"No answer within {deadline_s:g} s. Tried: {caller.summary()}") from None
-
-
-def usual_deadline_s(fleets: Sequence[Fleet]) -> float:
-    return max(USUAL_TOTAL_S, *[fleet.total_s for fleet in fleets]) + MARGIN_S
 
 
 async def _serve(fleets: Sequence[Fleet], caller: Caller, stream: bool) -> Served:

@@ -24,7 +24,7 @@ class UnansweredError(httpx.ReadError):
 
 
 class Exchange(Waiting):
-    """The connection feeds it; `head` and `read` wait for what has come. Waits raise TimeoutError at their end."""
+    """The connection feeds it; `head`, `more` and `read` wait for what comes. Waits raise TimeoutError at their end."""
 
     status = 0
     headers: Mapping[bytes, bytes] | None = None  # names in lower case; None until the head is here
@@ -53,12 +53,16 @@ class Exchange(Waiting):
             self._connection.resume()
         return piece
 
-    async def read(self, until: float = math.inf) -> bytes:
+    async def more(self, until: float = math.inf) -> None:
+        """Returns once something has come: a piece of the body, or its end."""
+        if self.error is not None:
+            raise self.error
+        await self.wait(until)
+
+    async def read(self) -> bytes:
         """All body bytes that are here, at least one; b"" at the end of the body."""
         while not self.pieces and not self.complete:
-            if self.error is not None:
-                raise self.error
-            await self.wait(until)
+            await self.more()
         return self.take()
 
     def abort(self) -> None:
@@ -72,7 +76,7 @@ class Exchange(Waiting):
     def linger(self) -> None:
         """The reader has all it wants: a short rest is read and dropped, so that the connection can be used again."""
         connection, self._connection = self._connection, None
-        self.disarm()
+        self.end()
         if connection is not None:
             connection.linger()
 
@@ -85,12 +89,10 @@ class Exchange(Waiting):
     def finish(self) -> None:
         self.complete = True
         self._connection = None
-        self.disarm()
-        self.wake()
+        self.end()
 
     def fail(self, error: httpx.TransportError) -> None:
         self.error = error
         self._connection = None
         self.body_ended()
-        self.disarm()
-        self.wake()
+        self.end()

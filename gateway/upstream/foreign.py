@@ -11,21 +11,25 @@ class ForeignExchange:
         assert isinstance(response.stream, httpx.AsyncByteStream)
         self.status = response.status_code
         self.headers: Mapping[bytes, bytes] = {name.lower(): value for name, value in reversed(response.headers.raw)}
-        self.pieces: list[bytes] = []  # nobody knows what is here before it is read,
-        self.complete = False  # and whether there will be more
+        self.pieces: list[bytes] = []
+        self.complete = False
         self._stream = response.stream
-        self._pieces = aiter(response.stream)
+        self._coming = aiter(response.stream)
 
-    async def read(self, until: float) -> bytes:
-        """The next bytes, b"" at the end. Raises TimeoutError `until` then, and httpx's errors."""
+    async def more(self, until: float) -> None:
+        """Raises TimeoutError `until` then, and httpx's errors."""
         async with asyncio.timeout_at(until):
-            piece = await anext(self._pieces, b"")
-        if not piece:
+            piece = await anext(self._coming, None)
+        if piece is None:
+            self.complete = True
             await self.aclose()
-        return piece
+        elif piece:
+            self.pieces.append(piece)
 
     def take(self) -> bytes:
-        return b""
+        taken = b"".join(self.pieces)
+        self.pieces.clear()
+        return taken
 
     def linger(self) -> None:
         """The rest is the transport's to read or to drop."""
@@ -37,6 +41,6 @@ class ForeignExchange:
 async def exchange_through(
     transport: httpx.AsyncBaseTransport, request: httpx.Request, until: float
 ) -> ForeignExchange:
-    """Returns at the answer's headers. Raises as `ForeignExchange.read`."""
+    """Returns at the answer's headers. Raises as `ForeignExchange.more`."""
     async with asyncio.timeout_at(until):
         return ForeignExchange(await transport.handle_async_request(request))

@@ -1,7 +1,7 @@
 """A provider behind HTTP: any server that speaks OpenAI's API. It gets the client's own bytes, under its model name."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 
 import httpx
 
@@ -13,7 +13,6 @@ from gateway.upstream.event_stream import EventStream
 from gateway.upstream.exchange import Exchange
 from gateway.upstream.foreign import ForeignExchange, exchange_through
 from gateway.upstream.formats import OPENAI, Format
-from gateway.upstream.headers import FORWARDED as FORWARDED
 from gateway.upstream.headers import base_headers, header_lines, may_go_on, request_head, split_line
 from gateway.upstream.native import refuse_lost
 from gateway.upstream.pool import Pool
@@ -91,7 +90,7 @@ class HttpBackend:
         if inference.stream:
             limit = min(total, Limit(now + timeouts.first_token_s, "first_token", timeouts.first_token_s))
         try:
-            exchange = await self._exchange(outbound, path, body, lines, limit.until)
+            exchange = await self._sent(outbound, path, body, lines, limit.until)
         except TimeoutError as error:
             raise TimeoutFailure(limit.phase, limit.seconds) from error
         except httpx.HTTPError as error:
@@ -102,10 +101,10 @@ class HttpBackend:
             await exchange.aclose()
             raise
 
-    async def _exchange(
+    def _sent(
         self, outbound: Outbound, path: str, body: bytes, lines: bytes, until: float
-    ) -> Exchange | ForeignExchange:
-        """Sends the request: past httpx's objects through our own transport, by the book through any other."""
+    ) -> Awaitable[Exchange | ForeignExchange]:
+        """Past httpx's objects through our own transport, by the book through any other."""
         connect_s, dispatch = self._connect_s, outbound.dispatch
         dispatch.has_left = False
         url, head = self._address(path, outbound.upstream_model)
@@ -115,12 +114,12 @@ class HttpBackend:
         if isinstance(self._transport, Transport):
             head = b"%b%bx-request-id: %b\r\ncontent-length: %d\r\n\r\n" % (head, lines, request_id, len(body))
             pool = self._pool = self._pool or self._transport.pool(url)
-            return await exchange_over(pool, b"POST", (head, body), connect_s, connect_s, until, dispatch)
+            return exchange_over(pool, b"POST", (head, body), connect_s, connect_s, until, dispatch)
         headers = [*self._headers_of(path), (b"x-request-id", request_id), *map(split_line, lines.splitlines())]
         limits = {"timeout": {"connect": connect_s, "pool": connect_s}}
         dispatch.has_left = True  # as far as we can tell
         request = httpx.Request("POST", url, headers=headers, content=body, extensions=limits)
-        return await exchange_through(self._transport, request, until)
+        return exchange_through(self._transport, request, until)
 
     async def _reply(self, answer: HttpAnswer, inference: Inference, first_token: Limit) -> Reply:
         status = answer.status

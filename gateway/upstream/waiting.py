@@ -46,11 +46,13 @@ class Waiting:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(True)
 
-    def disarm(self) -> None:
-        """Nobody will wait any more."""
+    def end(self) -> None:
+        """Nobody will wait any more; whoever does is woken."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer, self._rings_at = None, math.inf
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(True)
 
     def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._timer is not None:

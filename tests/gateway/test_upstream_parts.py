@@ -107,7 +107,7 @@ async def test_a_wait_ends_when_it_is_woken_or_at_its_end() -> None:
     with pytest.raises(TimeoutError):
         await waiting.wait(started + 0.05)
     assert 0.04 < now() - started < 0.3
-    waiting.disarm()
+    waiting.end()
 
 
 @pytest.mark.anyio
@@ -118,7 +118,7 @@ async def test_an_end_that_lies_earlier_than_the_last_one_holds() -> None:
     await task
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(waiting.wait(now() + 0.05), 10)
-    waiting.disarm()
+    waiting.end()
 
 
 @pytest.mark.anyio
@@ -129,7 +129,7 @@ async def test_time_spent_elsewhere_does_not_count_as_waiting() -> None:
         await waiting.wait(now() + 0.3)
         await task
         await asyncio.sleep(0.4)  # a slow client
-    waiting.disarm()
+    waiting.end()
 
 
 @pytest.mark.anyio
@@ -140,7 +140,7 @@ async def test_somebody_elses_cancellation_stays_one() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    waiting.disarm()
+    waiting.end()
 
 
 def test_the_limit_that_ends_first_is_the_one_told() -> None:
