@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from gateway.errors import ApiError, ClientClosedRequest
+from gateway.time_limit import TimeLimit
 
 COMMENT = b": keep-alive\n\n"  # server-sent events' own way to say nothing: every client skips it
 PIECE_BYTES = 256 * 1024  # of a whole answer that is longer: the server holds no more of it for a slow reader
@@ -69,7 +70,8 @@ class Heartbeat:
     def __call__(self, message: dict[str, Any]) -> Awaitable[None]:
         """Raises ClientClosedRequest where nobody reads."""
         if self._head is None:
-            return self._whole(message)
+            body = message.get("body", b"")
+            return self._in_pieces(message, body) if len(body) > PIECE_BYTES else self._send(message)
         if message.get("more_body") and self._beat is None and self._why is None:
             return self._pass_on(message)  # a piece, and nothing in its way
         return self._take(message)
@@ -86,7 +88,8 @@ class Heartbeat:
             self.opened = True
         elif not message.get("more_body", False):
             self.stop()
-            await self._whole(message)
+            body = message.get("body", b"")
+            await (self._in_pieces(message, body) if body else self._send(message))
             return
         await self._pass_on(message)
 
@@ -135,17 +138,13 @@ class Heartbeat:
             await self._pass_on({"type": "http.response.start", "status": 200, "headers": self._head()})
         await self._pass_on({"type": "http.response.body", "body": COMMENT, "more_body": True})
 
-    def _whole(self, message: dict[str, Any]) -> Awaitable[None]:
-        body = message.get("body", b"")
-        return self._send(message) if len(body) <= PIECE_BYTES else self._in_pieces(message, body)
-
     async def _in_pieces(self, message: dict[str, Any], body: bytes) -> None:
-        """A long body piece by piece. Raises ClientClosedRequest for a client that does not take one in time."""
+        """A long body, or a stream's last. Raises ClientClosedRequest where a piece is not taken in time."""
         try:
             for start in range(0, len(body), PIECE_BYTES):
                 piece = body[start : start + PIECE_BYTES]
                 more = message.get("more_body", False) or start + PIECE_BYTES < len(body)
-                async with asyncio.timeout(self._patience_s):
+                with TimeLimit(self._patience_s):
                     await self._send(message | {"body": piece, "more_body": more})
         except TimeoutError:
             raise self._read_nothing() from None

@@ -111,6 +111,14 @@ async def test_a_long_body_goes_in_pieces_that_must_be_taken() -> None:
         await Heartbeat(Stuck(2).send, 0, 0.05)(body(whole, more=False))
 
 
+async def test_a_streams_last_message_must_be_taken_too() -> None:
+    heartbeat = Heartbeat(Stuck(1).send, 0, 0.05)
+    heartbeat.begin(lambda: HEAD)
+    await heartbeat(START)
+    with pytest.raises(ClientClosedRequest, match="read nothing"):
+        await heartbeat(body(b"data: [DONE]\n\n", more=False))
+
+
 async def test_nothing_is_said_behind_the_last_message() -> None:
     line = Line()
     heartbeat = Heartbeat(line.send, 0.02, 5)
