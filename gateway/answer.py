@@ -68,6 +68,12 @@ def error_answer(
     return Answer(encode(error), status=error.status, headers=[*others, *own])
 
 
+class Last(bytes):
+    """A stream's piece that is its last: with it the answer ends, and not with an empty one behind it."""
+
+    __slots__ = ()
+
+
 class Source(Protocol):
     """A stream of bytes. `close` follows in any case, also where `events` was never begun."""
 
@@ -121,9 +127,11 @@ class StreamAnswer:
                     send.watch()
             head = stream_head(self.headers, self.content_type)
             await send({"type": "http.response.start", "status": 200, "headers": head})
+            piece = b""
             async for piece in events:
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
-        await _say(send, b"", more=False)
+                await _say(send, piece, more=type(piece) is not Last)
+        if type(piece) is not Last:
+            await _say(send, b"", more=False)
 
     async def _close(self, events: AsyncGenerator[bytes, None]) -> None:
         try:

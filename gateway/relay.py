@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 
 from msgspec.structs import replace
 
+from gateway.answer import Last
 from gateway.errors import ApiError, ClientClosedRequest, InternalError, UpstreamError
 from gateway.estimates import usage_so_far
 from gateway.headers import settle_up_comment
@@ -53,12 +54,12 @@ class Relay:
                 record = self._settle("ok", 200, None)
                 await self._settle_ticket()  # at once: a sum of the books taken in between would count it twice
                 await self._keep(record)
-                yield settle_up_comment(record) + self._passage.voice.end()
+                yield Last(settle_up_comment(record) + self._passage.voice.end())
             else:
                 raise ProtocolFailure("the stream ended before the answer did")
         except Exception as error:
             if reader.error is None:
-                yield self.broken(error)
+                yield Last(self.broken(error))
             else:  # the client has seen the upstream's own words for it
                 self._settle("error", UpstreamError.status, UPSTREAM_STREAM_ERROR)
 
