@@ -60,7 +60,8 @@ class TextArray:
         at = np.frombuffer(self.starts, np.int64) - first
         raw = np.frombuffer(self.data, np.uint8, self.end - first, first)
         is_text = np.ones(len(raw), bool)
-        is_text[at[:, None] + np.arange(_LENGTH.size)] = False
+        for i in range(_LENGTH.size):
+            is_text[at + i] = False
         return raw[is_text], np.diff(at, append=len(raw)) - _LENGTH.size
 
 
@@ -68,11 +69,14 @@ def _texts(joined: Bytes, lengths: Lengths) -> list[str]:
     """As msgpack, from which all are made at once without Python. Raises ValueError."""
     if lengths.max() >= _LONGEST:
         raise ValueError("a text of more than 4 GiB")
-    ends = np.cumsum(lengths + _HEAD)
-    heads = ends - lengths - _HEAD
-    packed, is_text = np.full(ends[-1], _TEXT, np.uint8), np.ones(ends[-1], bool)
-    is_text[heads[:, None] + np.arange(_HEAD)] = False
-    packed[heads[:, None] + np.arange(1, _HEAD)] = lengths.astype(">u4").view(np.uint8).reshape(-1, 4)
+    ends = _HEAD + np.cumsum(lengths + _HEAD)
+    packed, is_text = np.empty(ends[-1], np.uint8), np.ones(ends[-1], bool)
+    heads = np.append(0, ends - lengths - _HEAD)  # the array's own comes first
+    numbers = np.append(len(lengths), lengths)
+    for i in range(_HEAD):
+        is_text[heads + i] = False
+        packed[heads + i] = numbers >> 8 * (_HEAD - 1 - i) & 0xFF
+    packed[heads] = _TEXT
+    packed[0] = _ARRAY
     packed[is_text] = joined
-    content = bytes([_ARRAY]) + len(lengths).to_bytes(4, "big") + packed.tobytes()
-    return msgspec.msgpack.decode(content, type=list[str])
+    return msgspec.msgpack.decode(packed.data, type=list[str])

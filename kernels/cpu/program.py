@@ -37,9 +37,7 @@ class Machine:
         self._for_prompts: list[Call] = []  # to be carried out when the background's end is reached
         self._copying: Future[None] | None = None  # the same, under way
         self.weights = WeightMemory()
-        self.copies = (
-            WeightMemory()
-        )  # apart: a huge page is filled with zeros as a whole, when its first byte is needed
+        self.copies = WeightMemory()  # apart: the first byte that is needed of a huge page costs the whole page
 
     def empty(self, num_rows: int, columns: int, dtype: torch.dtype) -> torch.Tensor:
         """Memory [num_rows, columns] for a result, or for what a kernel keeps during its call."""
