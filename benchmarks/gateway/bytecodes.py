@@ -5,7 +5,7 @@
     python -m benchmarks.gateway.bytecodes --kind hit
 
 A count knows no noise: it is the same on a busy machine and on an idle one. One is worth 25 to 30 ns with all that
-hangs on it. The rows' way into SQL is counted by itself: it comes in smaller batches than under load. Needs a C compiler.
+hangs on it. The rows' way into SQL is told apart: it comes in smaller batches than under load. Needs a C compiler.
 """
 
 import argparse
