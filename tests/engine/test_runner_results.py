@@ -19,6 +19,7 @@ from engine.errors import EngineError, LogitsNotFinite
 from engine.request import Request
 from engine.runner import Runner
 from engine.types import Delta, EngineOptions, GenerationRequest, Grammar, SamplingParams, TokenLogprobs
+from kernels.operations import PackedWeight
 
 EOS = len(VOCABULARY) - 1
 PROMPT = [(7 * i + i * i) % 250 for i in range(50)]
@@ -174,7 +175,11 @@ def test_a_grammar_holds_its_own_request_alone(model: Path) -> None:
 def test_a_request_whose_numbers_break_ends_alone(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOLLHOUSE_KERNELS", "reference")  # its embedding can be spoilt: the loader refuses NaN in files
     runner = Runner(EngineOptions(model=str(model), kv_cache_mb=1))
-    runner._model.embedding.data[251] = math.nan
+    decoder = runner._model
+    weight, bias = decoder.embedding.data
+    spoilt = PackedWeight((weight.clone(), bias), *weight.shape)  # of its own: the head is the same table
+    spoilt.data[0][251] = math.nan
+    object.__setattr__(decoder, "embedding", spoilt)
     engine = Engine(EngineOptions(model=str(model), kv_cache_mb=1), runner)
     bad = [*PROMPT, 251]
     requests = [
