@@ -17,17 +17,19 @@ from gateway.upstream.exchange import Exchange
 from gateway.upstream.foreign import ForeignExchange
 from gateway.upstream.waiting import Limit
 
-# Headers that a client may want to see. The others tell of the operator's account (organization, project, quotas).
-KEPT = (
-    b"content-type",
-    b"openai-processing-ms",
-    b"openai-version",
-    b"retry-after",
-    b"retry-after-ms",
-    b"x-should-retry",
-)
+# Headers that a client may want to see, and what it gets them as: our id of a request has the usual name already.
+# All others tell of the operator's account (organization, project, quotas).
+KEPT = {
+    b"content-type": b"content-type",
+    b"openai-processing-ms": b"openai-processing-ms",
+    b"openai-version": b"openai-version",
+    b"retry-after": b"retry-after",
+    b"retry-after-ms": b"retry-after-ms",
+    b"x-should-retry": b"x-should-retry",
+    b"x-request-id": b"x-upstream-request-id",
+    b"request-id": b"x-upstream-request-id",
+}
 RATE_LIMITS = (b"x-ratelimit-", b"anthropic-ratelimit-")  # kept on a 429 only, which they explain
-REQUEST_IDS = (b"x-request-id", b"request-id")  # ours goes by that name: theirs is told by another
 MAX_INFLATED_PIECE = 64 * 1024 * 1024
 
 
@@ -44,9 +46,7 @@ def translate(error: httpx.HTTPError, connect_s: float = 0.0) -> UpstreamFailure
 
 def kept_headers(status: int, headers: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
     """What of an answer's headers is for the client."""
-    kept = {name: headers[name] for name in filter(headers.__contains__, KEPT)}
-    for name in filter(headers.__contains__, REQUEST_IDS):
-        kept[b"x-upstream-request-id"] = headers[name]
+    kept = {KEPT[name]: headers[name] for name in filter(headers.__contains__, KEPT)}
     if status == 429:
         kept |= {name: value for name, value in headers.items() if name.startswith(RATE_LIMITS)}
     return kept

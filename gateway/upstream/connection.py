@@ -169,9 +169,9 @@ class Connection(asyncio.Protocol):
             self._end_body(exchange)
 
     def _end_body(self, exchange: Exchange) -> None:
-        """Whatever the parser still finds came after the end."""
+        """Whatever the parser still finds belongs to no answer."""
         self._message_done = True
-        exchange.body_ended()
+        exchange.pieces = self._pieces.copy()
         self._pieces.clear()
 
     def _finish(self, exchange: Exchange) -> None:
@@ -225,7 +225,7 @@ class Connection(asyncio.Protocol):
         elif _says_its_end(exchange.headers):
             exchange.fail(httpx.RemoteProtocolError(f"{reason} in the middle of the answer"))
         else:  # a body that the end of the connection ends
-            exchange.body_ended()
+            self._end_body(exchange)
             exchange.finish()
 
 

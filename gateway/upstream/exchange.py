@@ -24,7 +24,7 @@ class UnansweredError(httpx.ReadError):
 
 
 class Exchange(Waiting):
-    """The connection feeds it; `head`, `more` and `read` wait for what comes. Waits raise TimeoutError at their end."""
+    """The connection feeds it; `more` and `read` wait for what comes. A wait raises TimeoutError at its end."""
 
     status = 0
     headers: Mapping[bytes, bytes] | None = None  # names in lower case; None until the head is here
@@ -32,17 +32,9 @@ class Exchange(Waiting):
     error: httpx.TransportError | None = None
 
     def __init__(self, connection: Carrier, pieces: list[bytes]) -> None:
-        """`pieces` of the body are put there by the connection's parser, until `body_ended`."""
+        """`pieces` of the body are put there by the connection's parser, until it has all of them."""
         self._connection: Carrier | None = connection
         self.pieces = pieces  # that are here and not taken
-
-    async def head(self, until: float = math.inf) -> Mapping[bytes, bytes]:
-        """The headers, once they and the status are here."""
-        while self.headers is None:
-            if self.error is not None:
-                raise self.error
-            await self.wait(until)
-        return self.headers
 
     def take(self) -> bytes:
         """All body bytes that are here, without waiting."""
@@ -54,7 +46,7 @@ class Exchange(Waiting):
         return piece
 
     async def more(self, until: float = math.inf) -> None:
-        """Returns once something has come: a piece of the body, or its end."""
+        """Returns once something has come: the head, a piece of the body, its end."""
         if self.error is not None:
             raise self.error
         await self.wait(until)
@@ -82,10 +74,6 @@ class Exchange(Waiting):
 
     # What the connection calls.
 
-    def body_ended(self) -> None:
-        """What its parser finds from here on belongs to no answer, or to another one."""
-        self.pieces = self.pieces.copy()
-
     def finish(self) -> None:
         self.complete = True
         self._connection = None
@@ -94,5 +82,5 @@ class Exchange(Waiting):
     def fail(self, error: httpx.TransportError) -> None:
         self.error = error
         self._connection = None
-        self.body_ended()
+        self.pieces = self.pieces.copy()
         self.end()

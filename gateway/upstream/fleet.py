@@ -36,7 +36,7 @@ class Fleet:
     def pick(self, tried: Collection[Deployment], *, stream: bool) -> Deployment | None:
         """An untried one that may be called, which must then tell its breaker how it went; None if there is none."""
         untried = [each for each in self.deployments if each not in tried] if tried else self.deployments
-        ready = list(filter(_may_be_called, untried))
+        ready = [*filter(_may_be_called, untried)]
         if not ready:
             return None
         chosen = ready[0] if len(ready) == 1 else min(ready, key=lambda each: self._rank(each, stream))

@@ -1,4 +1,4 @@
-"""The headers of a request to a provider: what all of one provider's have in common, and what is each one's own."""
+"""Where requests to a provider go, and their headers: what all of one provider's have in common, what is each one's own."""
 
 from collections.abc import Iterable
 
@@ -9,6 +9,12 @@ from gateway.config import ProviderConfig
 # Of the client's headers only those that can't change the answer: all tenants share the operator's account and the
 # cache, so one's `idempotency-key: 1` would be another's call, and one's `openai-beta` another's answer.
 FORWARDED = {"traceparent", "tracestate"}
+
+
+def url_below(base_url: str, path: str) -> httpx.URL:
+    """A query of the base URL (`?api-version=...`) stays behind the path."""
+    url = httpx.URL(base_url)
+    return url.copy_with(path=f"{url.path.rstrip('/')}/{path}")
 
 
 def request_head(url: httpx.URL, headers: list[tuple[bytes, bytes]]) -> bytes:

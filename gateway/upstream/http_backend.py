@@ -13,7 +13,7 @@ from gateway.upstream.event_stream import EventStream
 from gateway.upstream.exchange import Exchange
 from gateway.upstream.foreign import ForeignExchange, exchange_through
 from gateway.upstream.formats import OPENAI, Format
-from gateway.upstream.headers import base_headers, header_lines, may_go_on, request_head, split_line
+from gateway.upstream.headers import base_headers, header_lines, may_go_on, request_head, split_line, url_below
 from gateway.upstream.native import refuse_lost
 from gateway.upstream.pool import Pool
 from gateway.upstream.transport import Transport, exchange_over, transport_for
@@ -58,8 +58,8 @@ class HttpBackend:
             total_s=provider.total_timeout_s,
         )
         self._transport = transport or transport_for(provider.base_url, provider.max_connections)
-        self._urls = {endpoint: _join(provider.base_url, path) for endpoint, path in self.paths.items()}
-        self._models_url = _join(provider.base_url, "models")
+        self._urls = {endpoint: url_below(provider.base_url, path) for endpoint, path in self.paths.items()}
+        self._models_url = url_below(provider.base_url, "models")
         self._pool: Pool | None = None  # once it is needed
         self._limit_field = provider.limit_field
         self._connect_s = provider.connect_timeout_s
@@ -123,19 +123,25 @@ class HttpBackend:
 
     async def _reply(self, answer: HttpAnswer, inference: Inference, first_token: Limit) -> Reply:
         status = answer.status
-        if status < 300 and answer.content_type != JSON:
-            reply = self._reply_of_another_type(answer, inference, first_token)
-            if reply is not None:
-                return reply
-        elif 300 <= status < 400:
-            raise RedirectFailure(f"a redirect (HTTP {status}), which is not followed: correct base_url", status)
-        body = await answer.whole(MAX_BODY_BYTES if status < 300 else MAX_ERROR_BYTES)
-        if status < 300 and not body.lstrip().startswith(ANSWERS):
-            raise NoAnswerFailure(f"HTTP {status} with {len(body)} bytes that are no JSON", status)
-        if status >= 400 and self._secret and self._secret in body:
-            raise ProtocolFailure(f"an HTTP {status} that repeats our key, which is not for the client to see")
+        if status >= 300:
+            body = await self._refusal(answer)
+        elif answer.content_type != JSON and (reply := self._reply_of_another_type(answer, inference, first_token)):
+            return reply
+        else:
+            body = await answer.whole(MAX_BODY_BYTES)
+            if not body.lstrip().startswith(ANSWERS):
+                raise NoAnswerFailure(f"HTTP {status} with {len(body)} bytes that are no JSON", status)
         format = passing.JSON if inference.endpoint in passing.PATHS else self.format
         return Reply(status, headers=kept_headers(status, answer.headers), body=body, format=format)
+
+    async def _refusal(self, answer: HttpAnswer) -> bytes:
+        status = answer.status
+        if status < 400:
+            raise RedirectFailure(f"a redirect (HTTP {status}), which is not followed: correct base_url", status)
+        body = await answer.whole(MAX_ERROR_BYTES)
+        if self._secret and self._secret in body:
+            raise ProtocolFailure(f"an HTTP {status} that repeats our key, which is not for the client to see")
+        return body
 
     def _reply_of_another_type(self, answer: HttpAnswer, inference: Inference, first_token: Limit) -> Reply | None:
         """A success that does not call itself JSON; None for what may be that all the same."""
@@ -189,9 +195,3 @@ class HttpBackend:
     @staticmethod
     def _credentials(key: str) -> dict[str, str]:
         return {"authorization": f"Bearer {key}"}
-
-
-def _join(base_url: str, path: str) -> httpx.URL:
-    """A query of the base URL (`?api-version=...`) stays behind the path."""
-    url = httpx.URL(base_url)
-    return url.copy_with(path=f"{url.path.rstrip('/')}/{path}")

@@ -116,7 +116,8 @@ async def exchange_over(
         if dispatch is not None:
             dispatch.has_left = True
         try:
-            await exchange.head(until)
+            while exchange.headers is None:
+                await exchange.more(until)
             return exchange
         except UnansweredError:
             # A server may close an idle connection just as we send: it has not seen the request. One that breaks

@@ -36,11 +36,8 @@ class Waiting:
         if until < self._rings_at:
             self._arm(loop)
         self._waiter = loop.create_future()
-        try:
-            if not await self._waiter:
-                raise TimeoutError
-        finally:
-            self._waiter = None
+        if not await self._waiter:
+            raise TimeoutError
 
     def wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
