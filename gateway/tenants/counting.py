@@ -3,6 +3,7 @@
 Spending that nobody has counted yet is asked of the ledger first (`gateway.tenants.spending`).
 """
 
+from collections.abc import Awaitable
 from typing import Literal, Protocol
 
 from gateway.tenants.local_counts import LocalCounts
@@ -67,10 +68,13 @@ class Counting:
         self._local = LocalCounts()
         self.spending.look_again_at_all()
 
-    async def reserve(self, counts: Counts, claim: Claim, tokens: int, cost_nanousd: int) -> Tally:
+    def reserve(self, counts: Counts, claim: Claim, tokens: int, cost_nanousd: int) -> Awaitable[Tally]:
         """Raises RedisAway, CountsAway."""
-        if not cost_nanousd:  # of no allowance
-            return await counts.reserve(claim, tokens, 0)
+        if cost_nanousd:
+            return self._reserve_dollars(counts, claim, tokens, cost_nanousd)
+        return counts.reserve(claim, tokens, 0)
+
+    async def _reserve_dollars(self, counts: Counts, claim: Claim, tokens: int, cost_nanousd: int) -> Tally:
         if doubtful := self.spending.doubtful(claim.terms.allowances):
             await self.spending.seed(counts, claim.terms.tenant_id, doubtful, claim.at)
         for _ in range(_NUM_SEEDINGS):
