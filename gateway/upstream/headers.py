@@ -1,4 +1,4 @@
-"""Where requests to a provider go, and their headers: what all of one provider's have in common, what is each one's own."""
+"""Where requests to a provider go, and their headers: what all of them have in common, and what is each one's own."""
 
 from collections.abc import Iterable
 
