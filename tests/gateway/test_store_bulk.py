@@ -1,6 +1,9 @@
 """Rows that are written in bulk hold what SQLAlchemy's own types would have written."""
 
+import asyncio
+import sqlite3
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -85,3 +88,25 @@ async def test_a_time_that_no_calendar_has_writes_nothing(database_url: str) -> 
     async with database.read() as connection:
         assert await connection.scalar(text("SELECT count(*) FROM requests")) == 0
     await database.aclose()
+
+
+async def test_who_stops_waiting_for_a_locked_file_loses_nothing(tmp_path: Path) -> None:
+    """The transaction ends in its thread, `aclose` waits for it, and writing the same again changes nothing."""
+    file = tmp_path / "books.db"
+    database = Database(f"sqlite:///{file}")
+    await database.open()
+    other = sqlite3.connect(file, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    writing = asyncio.create_task(insert_entries(database, [asked("held up", 1.0)]))
+    done, _ = await asyncio.wait([writing], timeout=0.05)
+    assert not done
+    writing.cancel()
+    await asyncio.wait([writing])
+    other.execute("COMMIT")
+    await database.aclose()
+    again = Database(f"sqlite:///{file}")
+    await again.open()
+    await insert_entries(again, [asked("held up", 1.0), asked("new", 2.0)])
+    await again.aclose()
+    assert other.execute("SELECT id FROM requests ORDER BY id").fetchall() == [("held up",), ("new",)]
+    other.close()
