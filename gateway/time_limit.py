@@ -10,34 +10,48 @@ class TimeLimit:
     Only a cancellation of its own becomes a TimeoutError; any other one passes through.
     """
 
-    __slots__ = ("_cancelling", "_handle", "_loop", "_task", "expired", "when")
-
-    _handle: asyncio.TimerHandle
+    expired = False
+    _armed = True
+    _handle: asyncio.TimerHandle | None = None
 
     def __init__(self, seconds: float) -> None:
         self._loop = asyncio.get_running_loop()
         self.when = self._loop.time() + seconds  # by the event loop's clock
-        self.expired = False
+
+    def unarmed(self) -> "TimeLimit":
+        """`with limit.unarmed():` has no end until `arm` is called within it: a timer costs as much as much else."""
+        self._armed = False
+        return self
+
+    def arm(self) -> None:
+        if self._handle is None:
+            self._handle = self._loop.call_at(self.when, self._expire)
 
     def move_to(self, when: float) -> None:
         """Within the block, while it has not expired."""
         self.when = when
-        self._handle.cancel()
-        self._handle = self._loop.call_at(when, self._expire)
+        self._disarm()
+        self.arm()
 
     def __enter__(self) -> "TimeLimit":
         task = asyncio.current_task(self._loop)
         assert task is not None
         self._task = task
-        self._handle = self._loop.call_at(self.when, self._expire)
+        if self._armed:
+            self.arm()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._handle.cancel()
+        self._disarm()
         if self.expired and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise TimeoutError from error
+
+    def _disarm(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
 
     def _expire(self) -> None:
         self.expired = True

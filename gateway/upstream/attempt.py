@@ -53,6 +53,7 @@ class Caller:
             raise
         self._last, self._dispatch = deployment, outbound.dispatch
         deployment.load.outstanding += 1
+        self._heed_deadline(outbound)
         started_ns = time.perf_counter_ns()
         reply: Reply | None = None
         first_events: list[bytes] = []
@@ -78,6 +79,12 @@ class Caller:
         if reply is not None:
             await reply.aclose()
         return failed
+
+    def _heed_deadline(self, outbound: Outbound) -> None:
+        """A call that has to end before it, by its backend's own limit, needs no second timer."""
+        own = outbound.timeouts
+        if own is None or asyncio.get_running_loop().time() + own.total_s >= self.limit.when:
+            self.limit.arm()
 
     def _how_it_ended(self, error: BaseException, outbound: Outbound) -> tuple[Status, str]:
         """What never left us is named so: it has cost nothing."""

@@ -44,7 +44,7 @@ async def run(
     limit = TimeLimit(deadline_s)
     caller = Caller(outbound_for, observer, limit)
     try:
-        with limit:
+        with limit.unarmed():
             return await _serve(fleets, caller, stream)
     except TimeoutError:
         if not limit.expired:

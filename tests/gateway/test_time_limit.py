@@ -77,3 +77,15 @@ async def test_the_inner_of_two_limits_leaves_the_outer_one_alone():
             await asyncio.sleep(LONG_S)
         await asyncio.sleep(0)
     assert not outer.expired
+
+
+@pytest.mark.anyio
+async def test_an_unarmed_limit_ends_nothing_until_it_is_armed() -> None:
+    with TimeLimit(0.01).unarmed() as limit:
+        await asyncio.sleep(0.05)
+    assert not limit.expired
+    with pytest.raises(TimeoutError), TimeLimit(0.01).unarmed() as limit:  # noqa: PT012
+        await asyncio.sleep(0.05)
+        limit.arm()
+        await asyncio.sleep(LONG_S)
+    assert limit.expired

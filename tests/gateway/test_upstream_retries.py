@@ -107,6 +107,19 @@ async def test_all_candidates_share_one_deadline(house: House) -> None:
 
 
 @pytest.mark.anyio
+async def test_the_deadline_holds_behind_a_limit_of_ones_own(house: House) -> None:
+    """The first call ends by itself in time, the second would not."""
+    first, second = (
+        dataclasses.replace(house.deployment("silence"), timeouts=Timeouts(first_token_s=9, idle_s=9, total_s=total_s))
+        for total_s in (0.3, 9)
+    )
+    started = time.perf_counter()
+    with pytest.raises(UpstreamTimeout, match=r"timeout_total; .* timeout_deadline"):
+        await house.ask(first, second, deadline_s=0.8)
+    assert 0.7 < time.perf_counter() - started < 3.0
+
+
+@pytest.mark.anyio
 @pytest.mark.parametrize(("totals", "deadline_s"), [((None,), 601), ((30.0, 20.0), 601), ((None, 1800.0), 1801)])
 async def test_the_deadline_is_never_shorter_than_a_candidates_own(
     house: House, monkeypatch: pytest.MonkeyPatch, totals: tuple[float | None, ...], deadline_s: float

@@ -44,7 +44,12 @@ class House:
         inference = parse_chat(json.dumps(body).encode())
 
         def outbound_for(deployment: Deployment) -> Outbound:
-            return Outbound(request_id="r1", inference=inference, upstream_model=deployment.upstream_model)
+            return Outbound(
+                request_id="r1",
+                inference=inference,
+                upstream_model=deployment.upstream_model,
+                timeouts=deployment.timeouts,
+            )
 
         fleets = [each if isinstance(each, Fleet) else Fleet([each]) for each in candidates]
         return await run(fleets, outbound_for, self.books, stream=stream, **options)
