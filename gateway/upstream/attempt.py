@@ -175,7 +175,7 @@ async def _first_token(reply: Reply) -> list[bytes]:
     events: list[bytes] = []
     async for payloads in reply.events:
         events += payloads
-        if not all(map(reply.format.is_prelude, payloads)):
+        if reply.begins_with_token or not all(map(reply.format.is_prelude, payloads)):
             return events
     if not events:
         raise ProtocolFailure("the event stream was empty")

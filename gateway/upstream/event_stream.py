@@ -16,6 +16,8 @@ _BETWEEN_TWO = b"}\n{"
 class EventStream(AsyncIterator[list[bytes]]):
     """The data payloads of an event stream, as many as arrived together; its end (`[DONE]`) is the last if it was sent.
 
+    The first list holds the first token, with what opened the stream before it.
+
     A stream without its end counts as whole if one of its last payloads told of a finish; else it is a ProtocolFailure.
     """
 
@@ -27,6 +29,7 @@ class EventStream(AsyncIterator[list[bytes]]):
         self._fault: ProtocolFailure | None = None
         self._parser = SseParser()
         self._limit: Limit | None = first_token  # for comments and openings too, until a token comes
+        self._opening: list[bytes] = []
         self._ended = False  # no more will be read
         self._complete = False  # its end was sent
         self._last: deque[bytes] = deque(maxlen=8)
@@ -36,7 +39,8 @@ class EventStream(AsyncIterator[list[bytes]]):
             while not self._ended:
                 if self._fault is not None:
                     raise self._fault
-                if payloads := self._parse(await self._answer.read(self._limit)):
+                payloads = self._parse(await self._answer.read(self._limit))
+                if payloads and (self._limit is None or self._begins(payloads)):
                     return self._looked_through(payloads)
             if not self._complete and not any(map(self._format.is_finish, self._last)):
                 raise ProtocolFailure("the event stream ended before the answer did")
@@ -45,10 +49,17 @@ class EventStream(AsyncIterator[list[bytes]]):
             await self._answer.aclose()
             raise
 
+    def _begins(self, payloads: list[bytes]) -> bool:
+        """Whether the first token is among them, which then stand behind all that came before."""
+        if all(map(self._format.is_prelude, payloads)):
+            self._opening += payloads
+            return False
+        self._limit = None
+        payloads[:0] = self._opening
+        return True
+
     def _looked_through(self, payloads: list[bytes]) -> list[bytes]:
-        """For the first token and for the end, behind which nothing counts."""
-        if self._limit is not None and not all(map(self._format.is_prelude, payloads)):
-            self._limit = None
+        """For the end, behind which nothing counts."""
         self._last.extend(payloads)
         end = self._format.find_end(payloads)
         if end is None:

@@ -157,7 +157,8 @@ class HttpBackend:
         if not inference.stream:
             raise ProtocolFailure("an event stream that was not asked for")
         events = EventStream(answer, first_token, self.format, self._secret)
-        return Reply(status, headers=headers, events=events, close=answer.aclose, format=self.format)
+        close = answer.aclose
+        return Reply(status, headers=headers, events=events, close=close, format=self.format, begins_with_token=True)
 
     async def check(self) -> None:
         """Lists the provider's models, which costs nothing: whatever it says of them, somebody is there and knows us.

@@ -66,7 +66,7 @@ class Reply:
     sequence, may be called at any time and more than once.
     """
 
-    __slots__ = ("_close", "_content", "body", "events", "format", "headers", "status")
+    __slots__ = ("_close", "_content", "begins_with_token", "body", "events", "format", "headers", "status")
 
     def __init__(
         self,
@@ -77,6 +77,7 @@ class Reply:
         events: AsyncIterator[list[bytes]] | None = None,
         close: "Closer | None" = None,
         format: Format = OPENAI,
+        begins_with_token: bool = False,
     ) -> None:
         self.status = status
         self.format = format
@@ -84,6 +85,7 @@ class Reply:
         self.body = body
         self.events = events
         self._close = close
+        self.begins_with_token = begins_with_token  # `events`: the first list holds the first token
         self._content: Content | None = None
 
     @property
