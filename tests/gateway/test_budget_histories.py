@@ -67,8 +67,8 @@ class Histories(RuleBasedStateMachine):
             outcome = await step
             for gate in self.gates:
                 shared = gate._counting._shared
-                while shared is not None and (tasks := list(shared._link._tasks)):
-                    await asyncio.gather(*tasks)
+                if shared is not None:
+                    await shared._link._calls.wait()
             return outcome
 
         return self.runner.run(to_its_end())
