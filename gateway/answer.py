@@ -107,9 +107,10 @@ class StreamAnswer:
         self._register = register
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        events = self.source.events()
+        events, ended = self.source.events(), False
         try:
             await self._relay(events, receive, send)
+            ended = True
         except ClientClosedRequest:
             pass  # nobody is there to be told; the source keeps its own books
         except ApiError as error:
@@ -117,7 +118,8 @@ class StreamAnswer:
         finally:
             if isinstance(send, Heartbeat):
                 send.close()
-            await asyncio.shield(self._close(events))
+            closing = self._close(events)
+            await (closing if ended else asyncio.shield(closing))  # after its end, a stream holds nothing to be let go
 
     async def _relay(self, events: AsyncGenerator[bytes, None], receive: Any, send: Any) -> None:
         with Departure(receive, self._register) as departure:

@@ -98,8 +98,10 @@ class _Run:
     @classmethod
     def begun_by(cls, payload: bytes, chunk: dict[str, Any]) -> "_Run | None":
         """`payload` was the `chunk`; None where it is not a piece of text and nothing else."""
+        if payload.count(_CONTENT) != 1:
+            return None
         start = payload.find(_CONTENT) + len(_CONTENT)
-        if payload.count(_CONTENT) != 1 or (text := _STRING.match(payload, start)) is None:
+        if (text := _STRING.match(payload, start)) is None:
             return None
         deltas: list[dict[str, Any]] = chunk.get("choices") or []
         if len(deltas) != 1 or not _says_text_alone(delta := deltas[0]):
