@@ -10,7 +10,6 @@ from gateway.allowed import narrows_models
 from gateway.config import AUTO
 from gateway.errors import ApiError
 from gateway.house import House, Snapshot
-from gateway.ids import new_id
 from gateway.ledger.records import RequestRecord
 from gateway.passage import Passage
 from gateway.question import ask, why_not_cacheable
@@ -93,7 +92,7 @@ async def keep(passage: Passage, house: House, body: bytes, record: RequestRecor
     if passage.question is None or not may_keep(passage) or not is_complete(body):
         return
     answer = StoredAnswer(
-        entry_id=new_id(),
+        entry_id=passage.id,  # of the request that made it
         question=passage.question.text,
         body=body,
         model=record.model or passage.inference.model,
