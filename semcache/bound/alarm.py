@@ -1,12 +1,12 @@
 """Notices that what is served has become worse than promised. Knows the outcomes of explored requests, nothing else.
 
-A bet against the promise: whoever holds that the error rate is at most `rate` would have to lose the stake slowly at
-every right answer and win at every wrong one on balance nothing. By Ville's inequality the fortune reaches 1 / doubt
-with a chance of at most `doubt`, however long one looks, as long as the promise is kept.
+A bet against the promise: a fortune shrinks a little with every right answer and grows much with every wrong one, at
+odds that are fair if the error rate is just what was promised. Then, by Ville's inequality, it ever reaches 1 / doubt
+with a chance of at most `doubt`, however often one looks.
 Waudby-Smith, Ramdas: Estimating means of bounded random variables by betting. JRSS B 86, 2024.
 """
 
-STAKES = (0.02, 0.1, 0.4)  # shares of the fortune lost at a right answer to `rate` odds; the mean of the three counts
+STAKES = (0.02, 0.1, 0.4)  # shares of the fortune that a right answer costs; the mean of the three fortunes counts
 
 
 class Alarm:
