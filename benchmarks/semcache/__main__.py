@@ -16,7 +16,8 @@ from rich.table import Table
 from benchmarks.cache import find_model
 from benchmarks.semcache import corpus, stream
 from benchmarks.semcache.neighbours import Neighbours
-from benchmarks.semcache.policies import Bound, Cosine, Pairs, VCache
+from benchmarks.semcache.policies import Bound, Cosine, Pairs
+from benchmarks.semcache.vcache import VCache
 
 CACHE = Path(".tollhouse/benchmarks")
 COSINES = (0.6, 0.85, 0.95)  # 0.6 is what GPTCache's similarity_threshold of 0.8 means
@@ -35,6 +36,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=40)
     parser.add_argument("--only", default="", help="the policies whose names contain this")
     parser.add_argument("--bounds", type=float, nargs="+", default=BOUNDS, help="values of max_error_rate")
+    parser.add_argument("--gptcache", type=Path, help="python of an environment with gptcache, sqlalchemy, faiss-cpu")
     arguments = parser.parse_args()
     for name in arguments.data:
         questions = corpus.load(name, arguments.part, arguments.model or find_model(), CACHE)
@@ -48,6 +50,9 @@ def main() -> None:
                     [stream.run(questions, make(seed), seed, num_requests) for seed in range(arguments.seeds)]
                 )
                 table.add_row(policy, *cells(scores, bound))
+        if arguments.gptcache is not None:
+            one = stream.run_gptcache(arguments.gptcache, questions, 0, num_requests)
+            table.add_row("GPTCache (one seed)", *cells(np.array([one]), None))
         Console(width=120).print(table)
 
 

@@ -1,10 +1,15 @@
 """One shuffled stream of requests through one policy, and what came of it."""
 
+import subprocess
+import tempfile
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from benchmarks.semcache.corpus import Corpus
+
+GPTCACHE = Path(__file__).with_name("gptcache_stream.py")
 
 
 class Policy(Protocol):
@@ -25,15 +30,34 @@ class Score(NamedTuple):
     wrong_of_served: float  # percent
 
 
+def order(corpus: Corpus, seed: int, num_requests: int) -> list[int]:
+    """The questions asked, one after the other; none comes twice."""
+    return np.random.default_rng(seed).permutation(len(corpus.texts))[:num_requests].tolist()
+
+
 def run(corpus: Corpus, policy: Policy, seed: int, num_requests: int) -> Score:
-    """A request is a question of the corpus, none comes twice; a served answer is wrong if it is another intent's."""
-    order = np.random.default_rng(seed).permutation(len(corpus.texts))[:num_requests].tolist()
+    """A served answer is wrong if it is another intent's."""
     hits = wrong = 0
-    for question in order:
+    for question in order(corpus, seed, num_requests):
         served = policy.answer(question)
         if served is None:
             policy.learn(question)
         else:
             hits += 1
             wrong += bool(corpus.intents[served] != corpus.intents[question])
-    return Score(100 * hits / len(order), 100 * wrong / len(order), 100 * wrong / max(1, hits))
+    return score(hits, wrong, num_requests)
+
+
+def run_gptcache(python: Path, corpus: Corpus, seed: int, num_requests: int) -> Score:
+    """The same stream through GPTCache, by the Python of an environment with gptcache, sqlalchemy and faiss-cpu."""
+    asked = order(corpus, seed, num_requests)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "stream.npz"
+        np.savez(file, vectors=corpus.vectors[asked], intents=corpus.intents[asked])
+        printed = subprocess.run([python, GPTCACHE, file], check=True, capture_output=True, text=True).stdout
+    hits, wrong = map(int, printed.split())
+    return score(hits, wrong, num_requests)
+
+
+def score(hits: int, wrong: int, num_requests: int) -> Score:
+    return Score(100 * hits / num_requests, 100 * wrong / num_requests, 100 * wrong / max(1, hits))
