@@ -11,6 +11,7 @@ from gateway.upstream.waiting import Limit
 from gateway.wire.sse import DONE, EventTooLargeError, SseParser
 
 _BETWEEN_TWO = b"}\n{"
+_NO_JSON = "an event that is no JSON"
 
 
 class EventStream(AsyncIterator[list[bytes]]):
@@ -36,14 +37,12 @@ class EventStream(AsyncIterator[list[bytes]]):
 
     async def __anext__(self) -> list[bytes]:
         try:
-            while not self._ended:
-                if self._fault is not None:
-                    raise self._fault
+            while self._fault is None and not self._ended:
                 payloads = self._parse(await self._answer.read(self._limit))
                 if payloads and (self._limit is None or self._begins(payloads)):
                     return self._looked_through(payloads)
-            if not self._complete and not any(map(self._format.is_finish, self._last)):
-                raise ProtocolFailure("the event stream ended before the answer did")
+            if not self._complete:
+                self._check_end()
             raise StopAsyncIteration
         except BaseException:
             await self._answer.aclose()
@@ -68,23 +67,38 @@ class EventStream(AsyncIterator[list[bytes]]):
         self._answer.linger()
         return payloads[: end + 1]
 
+    def _check_end(self) -> None:
+        """Raises ProtocolFailure where the stream broke off."""
+        if self._fault is not None:
+            raise self._fault
+        if not any(map(self._format.is_finish, self._last)):
+            raise ProtocolFailure("the event stream ended before the answer did")
+
     def _parse(self, piece: bytes) -> list[bytes]:
-        """What is whole comes before the failure that a broken event is."""
         if not piece:
             self._ended = True
-            return self._parser.close()
+            return self._sound(self._parser.close())
         clean, nul, _ = piece.partition(b"\0")
-        if self._secret and self._secret in clean:
-            clean = clean.partition(self._secret)[0]
-            self._fault = ProtocolFailure("a stream that repeats our key, which is not for the client to see")
+        if nul:
+            self._fault = ProtocolFailure(_NO_JSON)
         try:
-            payloads = self._parser.feed(clean)
+            return self._sound(self._parser.feed(clean))
         except EventTooLargeError as error:
             raise ProtocolFailure(str(error)) from error
-        if nul or not _may_all_be_json(payloads):
-            self._fault = ProtocolFailure("an event that is no JSON")
-            return list(takewhile(_may_be_json, payloads))
-        return payloads
+
+    def _sound(self, payloads: list[bytes]) -> list[bytes]:
+        """Those before the first that a client may not see or can't read; the failure that this is comes behind them.
+
+        Looks at whole payloads: the network may cut anything in two.
+        """
+        secret = self._secret
+        if secret and secret in b"\n".join(payloads):
+            self._fault = ProtocolFailure("a stream that repeats our key, which is not for the client to see")
+            payloads = [*takewhile(lambda payload: secret not in payload, payloads)]
+        if _may_all_be_json(payloads):
+            return payloads
+        self._fault = ProtocolFailure(_NO_JSON)
+        return [*takewhile(_may_be_json, payloads)]
 
 
 def _may_all_be_json(payloads: list[bytes]) -> bool:

@@ -131,6 +131,8 @@ class HttpBackend:
             body = await answer.whole(MAX_BODY_BYTES)
             if not body.lstrip().startswith(ANSWERS):
                 raise NoAnswerFailure(f"HTTP {status} with {len(body)} bytes that are no JSON", status)
+        if self._secret and self._secret in body:
+            raise ProtocolFailure(f"an HTTP {status} that repeats our key, which is not for the client to see")
         format = passing.JSON if inference.endpoint in passing.PATHS else self.format
         return Reply(status, headers=kept_headers(status, answer.headers), body=body, format=format)
 
@@ -138,10 +140,7 @@ class HttpBackend:
         status = answer.status
         if status < 400:
             raise RedirectFailure(f"a redirect (HTTP {status}), which is not followed: correct base_url", status)
-        body = await answer.whole(MAX_ERROR_BYTES)
-        if self._secret and self._secret in body:
-            raise ProtocolFailure(f"an HTTP {status} that repeats our key, which is not for the client to see")
-        return body
+        return await answer.whole(MAX_ERROR_BYTES)
 
     def _reply_of_another_type(self, answer: HttpAnswer, inference: Inference, first_token: Limit) -> Reply | None:
         """A success that does not call itself JSON; None for what may be that all the same."""

@@ -21,7 +21,7 @@ from gateway.wire.chat import parse_chat
 from gateway.wire.embeddings import parse_embedding
 from gateway.wire.sse import DONE
 from tests.faults.misbehaving import MisbehavingUpstream, Wire
-from tests.faults.misbehaviours import TEXT
+from tests.faults.misbehaviours import TEXT, completion
 
 KEY = "sk-provider-secret"
 
@@ -246,6 +246,19 @@ async def test_errors_come_as_they_are(backend: HttpBackend, status: int) -> Non
         reply = await backend.send(outbound(str(status), stream=stream))
         assert reply.status == status
         assert json.loads(reply.body or b"")["error"]["code"] == f"code_{status}"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("status", ["200 OK", "400 Bad Request"])
+async def test_an_answer_that_repeats_our_key_is_none(
+    backend: HttpBackend, upstream: MisbehavingUpstream, status: str
+) -> None:
+    async def echo(wire: Wire) -> None:
+        await wire.json(completion(f"you sent {wire.request.headers['authorization']}"), status)
+
+    upstream.on("echo", echo)
+    with pytest.raises(ProtocolFailure, match="repeats our key"):
+        await backend.send(outbound("echo"))
 
 
 @pytest.mark.anyio
