@@ -178,6 +178,32 @@ def test_a_payload_that_is_none_breaks_the_stream(nonsense: bytes) -> None:
         voice.events([nonsense])
 
 
+NO_TEXTS = [
+    {"content": 7}, {"content": [{"type": "text", "text": "a part"}]}, {"refusal": True}, {"reasoning": {"a": 1}},
+    {"tool_calls": [{"index": 0, "id": "call_0", "function": {"arguments": 7}}]},
+    {"tool_calls": [{"index": 0, "id": "call_0", "function": {"name": ["f"]}}]},
+    {"tool_calls": [{"index": 0, "id": 7, "function": {"name": "f"}}]},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("delta", NO_TEXTS)
+def test_what_is_no_text_breaks_the_stream_and_spoils_nothing_before_it(delta: dict[str, Any]) -> None:
+    voice = ResponsesVoice(create())
+    voice.events([json.dumps(chunk({"content": "Here."})).encode()])
+    with pytest.raises(UpstreamError) as raised:
+        voice.events([json.dumps(chunk(delta)).encode()])
+    assert b"response.failed" in voice.broken(raised.value)
+    assert conforms(voice.response, "Response")["output"][0]["content"][0]["text"] == "Here."
+    with pytest.raises(UpstreamError):
+        ResponsesVoice(create()).whole(json.dumps(completion() | {"choices": [{"message": delta}]}).encode())
+
+
+@pytest.mark.parametrize("reason", [7, {"a": 1}, ["stop"]])
+def test_an_end_for_no_reason_that_can_be_read_breaks_the_stream(reason: Any) -> None:
+    with pytest.raises(UpstreamError):
+        ResponsesVoice(create()).events([json.dumps(chunk({}, reason)).encode()])
+
+
 def test_refusals_name_the_clients_field() -> None:
     error = InvalidRequestError("no such schema", param="response_format")
     assert json.loads(ResponsesVoice(create()).error(error))["error"]["param"] == "text.format"

@@ -25,14 +25,17 @@ class Output:
         self._calls: dict[Any, _Call] = {}  # by the place that the chat gives them
 
     def add(self, delta: dict[str, Any], logprobs: dict[str, Any] | None = None) -> Iterator[Event]:
-        """A chat's delta, or a whole message. `logprobs`: as beside it in the choice."""
+        """A chat's delta, or a whole message. `logprobs`: as beside it in the choice.
+
+        Raises TypeError for what is none, and what came before stands.
+        """
         for name in _REASONING:
-            if text := delta.get(name):
+            if text := text_in(delta, name):
                 yield from self._write("reasoning", "reasoning_text", text, None)
                 break
-        if text := delta.get("content"):
+        if text := text_in(delta, "content"):
             yield from self._write("message", "output_text", text, (logprobs or {}).get("content"))
-        if text := delta.get("refusal"):
+        if text := text_in(delta, "refusal"):
             yield from self._write("message", "refusal", text, None)
         for call in delta.get("tool_calls") or ():
             yield from self._call(call)
@@ -78,18 +81,18 @@ class Output:
         """Pieces of parallel calls may be mixed. A server that leaves `index` out begins a new call with each id."""
         place = delta.get("index")
         if place is None:
-            place = delta.get("id") or next(reversed(self._calls), None)
+            place = text_in(delta, "id") or next(reversed(self._calls), None)
         function = delta.get("function") or {}
         call = self._calls.get(place)
         if call is None:
             yield from self._close_part("completed")
             number = len(self.items)
-            call_id = delta.get("id") or f"call_{self._response_id.removeprefix('resp_')}{number}"
-            named = {"call_id": call_id, "name": function.get("name") or "", "arguments": ""}
+            call_id = text_in(delta, "id") or f"call_{self._response_id.removeprefix('resp_')}{number}"
+            named = {"call_id": call_id, "name": text_in(function, "name"), "arguments": ""}
             item = self._new_item("function_call", named)
             call = self._calls[place] = _Call(item, number)
             yield _added(item, number)
-        if text := function.get("arguments"):
+        if text := text_in(function, "arguments"):
             yield call.add(text)
 
     def _new_item(self, kind: str, fields: Item) -> Item:
@@ -163,6 +166,14 @@ class _Call:
 
     def so_far(self) -> Item:
         return self.item | {"arguments": "".join(self._pieces)}
+
+
+def text_in(said: dict[str, Any], name: str) -> str:
+    """ "" where there is none. Raises TypeError for what is no text: joined to the others it would spoil them all."""
+    text = said.get(name) or ""
+    if not isinstance(text, str):
+        raise TypeError(f"{name} is no text")
+    return text
 
 
 def _added(item: Item, index: int) -> Event:

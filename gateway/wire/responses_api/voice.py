@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from gateway.errors import ApiError, UpstreamError
-from gateway.wire.responses_api.output import Event, Output
+from gateway.wire.responses_api.output import Event, Output, text_in
 from gateway.wire.responses_api.request import Creation
 from gateway.wire.responses_api.response_object import ACTIVE, Response, ended, failed, opened, usage_object
 
@@ -126,8 +126,8 @@ class ResponsesVoice:
             self._response["service_tier"] = answer["service_tier"]
         if answer.get("usage"):
             self._response["usage"] = usage_object(answer["usage"])
-        if choice is not None and choice.get("finish_reason"):
-            self._finish_reason = choice["finish_reason"]
+        if choice is not None:
+            self._finish_reason = text_in(choice, "finish_reason") or self._finish_reason
 
     def _finish(self) -> Iterator[bytes]:
         response = ended(self._response, self._finish_reason, int(time.time()))
