@@ -176,19 +176,21 @@ class Pipeline:
         """A whole answer, or an upstream's refusal that passes as it came."""
         bookkeeper, reply = self._house.bookkeeper, served.reply
         passage.note_first_token()
-        body = reply.body or b""
-        if reply.status < 300:
-            if not served.record.usage.total_tokens:
-                bookkeeper.correct(passage, usage_of_unreported(passage.inference, reply.format.text_length(body)))
+        body, ok = reply.body or b"", reply.status < 300
+        if ok and not served.record.usage.total_tokens:
+            bookkeeper.correct(passage, usage_of_unreported(passage.inference, reply.format.text_length(body)))
+        answer = as_wanted(passage, reply, body)  # before it is booked: another API may have no words for it
+        if ok:
             record = bookkeeper.settle(passage)
         else:
             record = bookkeeper.settle(
                 passage, status="error", http_status=reply.status, error_code=f"http_{reply.status}"
             )
         await passage.ticket.settle(passage.tokens_used, passage.cost_nanousd)
-        if reply.status < 300 and (stored := reply.format.stored(body)) is not None:
+        if ok and (stored := reply.format.stored(body)) is not None:
             await keep(passage, self._house, stored, record)
-        return as_wanted(passage, reply, body, [*describe(passage), *settle_up(record)])
+        answer.headers += [*describe(passage), *settle_up(record)]
+        return answer
 
     def _replayable(self, passage: Passage, stored: StoredAnswer) -> bytes | None:
         """A stored answer under a new identity, as a stream if the client asked for one; None if it can't be."""

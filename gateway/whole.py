@@ -29,10 +29,12 @@ def own_headers(reply: Reply) -> tuple[tuple[bytes, bytes], Headers]:
     return JSON if content_type is None else (b"content-type", content_type), [*theirs.items()]
 
 
-def as_wanted(passage: Passage, reply: Reply, body: bytes, ours: Headers) -> Answer:
-    """The body as it came; as a stream for a client that asked for one and an upstream that can't."""
+def as_wanted(passage: Passage, reply: Reply, body: bytes) -> Answer:
+    """The body as it came; as a stream for a client that asked for one and an upstream that can't.
+
+    Raises UpstreamError for what the client's API can't tell.
+    """
     content_type, headers = own_headers(reply)
-    headers += ours
     if reply.status >= 300:
         return _refusal(passage, reply, body, headers, content_type)
     if passage.inference.stream:

@@ -10,8 +10,9 @@ from gateway.errors import InvalidRequestError, OverloadedError
 from gateway.estimates import prompt_tokens
 from gateway.tenants.types import Limits
 from gateway.wire.chat import parse_chat
+from gateway.wire.messages.dialect import MessagesDialect
 from tests.faults.misbehaving import Wire
-from tests.faults.misbehaviours import completion
+from tests.faults.misbehaviours import USAGE, completion
 from tests.support.in_process import Gate, Line, chat
 
 pytestmark = pytest.mark.anyio
@@ -36,6 +37,22 @@ async def test_an_answer_without_usage_is_charged_by_its_length(gate: Gate) -> N
     assert usage.completion_tokens == 100
     assert gate.record.cost_nanousd == usage.prompt_tokens * 1000 + usage.completion_tokens * 2000
     assert gate.record.cost_nanousd == gate.record.attempts[0].cost_nanousd
+
+
+async def test_an_answer_that_the_clients_api_cannot_tell_is_booked_as_the_error_that_it_got(gate: Gate) -> None:
+    """The provider counts it among its successes, and on its bill."""
+
+    async def in_parts(wire: Wire) -> None:
+        await wire.json(completion() | {"choices": [{"message": {"content": 7}, "finish_reason": "stop"}]})
+
+    gate.upstream.on("in-parts", in_parts)
+    body = {"model": "probe/in-parts", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
+    line = await gate.ask(body, dialect=MessagesDialect())
+    assert line.status == 502
+    record = gate.record
+    assert (record.status, record.http_status, record.error_code) == ("error", 502, "protocol_error")
+    assert (record.attempts[0].status, record.usage.total_tokens) == ("ok", USAGE["total_tokens"])
+    assert record.cost_nanousd == record.attempts[0].cost_nanousd == 11 * 1000 + 7 * 2000
 
 
 async def test_a_client_that_leaves_pays_for_its_prompt(gate: Gate) -> None:
