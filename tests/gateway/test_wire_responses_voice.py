@@ -179,7 +179,7 @@ def test_a_payload_that_is_none_breaks_the_stream(nonsense: bytes) -> None:
 
 
 NO_TEXTS = [
-    {"content": 7}, {"content": [{"type": "text", "text": "a part"}]}, {"refusal": True}, {"reasoning": {"a": 1}},
+    {"content": 7}, {"content": ["a part"]}, {"refusal": True}, {"reasoning": {"a": 1}},
     {"tool_calls": [{"index": 0, "id": "call_0", "function": {"arguments": 7}}]},
     {"tool_calls": [{"index": 0, "id": "call_0", "function": {"name": ["f"]}}]},
     {"tool_calls": [{"index": 0, "id": 7, "function": {"name": "f"}}]},
@@ -196,6 +196,12 @@ def test_what_is_no_text_breaks_the_stream_and_spoils_nothing_before_it(delta: d
     assert conforms(voice.response, "Response")["output"][0]["content"][0]["text"] == "Here."
     with pytest.raises(UpstreamError):
         ResponsesVoice(create()).whole(json.dumps(completion() | {"choices": [{"message": delta}]}).encode())
+
+
+def test_content_in_parts_is_their_texts() -> None:
+    parts = [{"type": "thinking", "thinking": []}, {"type": "text", "text": "He"}, {"type": "text", "text": "re."}]
+    told = tell(ResponsesVoice(create()), chunk({"content": parts}), chunk({}, "stop"))
+    assert told[-1]["response"]["output"][0]["content"][0]["text"] == "Here."
 
 
 @pytest.mark.parametrize("reason", [7, {"a": 1}, ["stop"]])

@@ -21,7 +21,7 @@ def message(body: bytes, stop_sequences: tuple[str, ...] = ()) -> dict[str, Any]
     if choice.message is None:
         raise ValueError("an answer without a message")
     reason, sequence = ending(choice, stop_sequences)
-    return opening(answer.message_id, answer.model) | {
+    return opening(answer.message_id, answer.model or "") | {
         "content": _blocks(choice),
         "stop_reason": reason,
         "stop_sequence": sequence,

@@ -13,7 +13,7 @@ class Function(msgspec.Struct):
 
 
 class Call(msgspec.Struct):
-    index: int = 0
+    index: int | None = None
     id: str | None = None
     function: Function | None = None
 
@@ -46,15 +46,15 @@ class Choice(msgspec.Struct):
 
 
 class ChatAnswer(msgspec.Struct):
-    id: str = ""
-    model: str = ""
+    id: str | None = None
+    model: str | None = None
     choices: list[Choice] | None = None
     usage: msgspec.Raw = msgspec.Raw()
     error: Any = None
 
     @property
     def message_id(self) -> str:
-        return "msg_" + self.id.removeprefix("chatcmpl-").removeprefix("msg_")
+        return "msg_" + (self.id or "").removeprefix("chatcmpl-").removeprefix("msg_")
 
     def counted(self) -> Usage | None:
         return read_usage(self.usage)

@@ -65,8 +65,8 @@ class MessagesVoice:
     def _event(self, payload: bytes) -> bytes:
         try:
             chunk = decode_chat_answer(payload)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return b""  # no chunk of a chat: nothing that a message could hold
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise UpstreamError("The upstream's stream can't be read.", code="protocol_error") from error
         if chunk.error is not None:
             return named(streamed_error_body(payload, self._request_id))
         return b"".join(map(named, self._events.feed(chunk)))

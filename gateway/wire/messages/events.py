@@ -52,7 +52,7 @@ class MessageEvents:
     def feed(self, chunk: ChatAnswer) -> Iterator[dict[str, Any]]:
         if not self._begun:
             self._begun = True
-            yield {"type": "message_start", "message": opening(chunk.message_id, chunk.model)}
+            yield {"type": "message_start", "message": opening(chunk.message_id, chunk.model or "")}
             yield {"type": "ping"}
         if (usage := chunk.counted()) is not None:
             self._usage = usage.maximum(self._usage)
@@ -120,7 +120,7 @@ def _pieces(choice: Choice) -> Iterator[Piece]:
 def _call_piece(call: Call) -> Piece:
     function = call.function
     name, arguments = (function.name or "", function.arguments or "") if function is not None else ("", "")
-    return Piece("tool_use", arguments, call.index, call.id or "", name)
+    return Piece("tool_use", arguments, call.index or 0, call.id or "", name)
 
 
 def _empty(piece: Piece) -> dict[str, Any]:

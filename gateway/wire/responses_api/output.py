@@ -27,7 +27,7 @@ class Output:
     def add(self, delta: dict[str, Any], logprobs: dict[str, Any] | None = None) -> Iterator[Event]:
         """A chat's delta, or a whole message. `logprobs`: as beside it in the choice.
 
-        Raises TypeError for what is none, and what came before stands.
+        Raises TypeError or AttributeError for what is none, and what came before stands.
         """
         for name in _REASONING:
             if text := text_in(delta, name):
@@ -169,8 +169,13 @@ class _Call:
 
 
 def text_in(said: dict[str, Any], name: str) -> str:
-    """ "" where there is none. Raises TypeError for what is no text: joined to the others it would spoil them all."""
+    """ "" where there is none; of content in parts, as some servers send it, their texts.
+
+    Raises TypeError and AttributeError for what is no text: joined to the others it would spoil them all.
+    """
     text = said.get(name) or ""
+    if isinstance(text, list):
+        return "".join(part["text"] for part in text if isinstance(part.get("text"), str))
     if not isinstance(text, str):
         raise TypeError(f"{name} is no text")
     return text

@@ -204,8 +204,17 @@ def test_usage_that_nobody_reports_is_a_token_a_piece() -> None:
     assert message["usage"]["output_tokens"] == 2
 
 
-def test_what_is_no_chunk_is_passed_over() -> None:
-    assert MessagesVoice("r").events([b"not json", b"\xff"]) == b""
+@pytest.mark.parametrize("payload", [b"not json", b"\xff", b'{"choices":[{"delta":{"content":7}}]}'])
+def test_what_is_no_chunk_breaks_the_stream(payload: bytes) -> None:
+    """Passed over, it would leave a hole in an answer that looks whole."""
+    with pytest.raises(UpstreamError, match="can't be read"):
+        MessagesVoice("r").events([payload])
+
+
+def test_chunks_need_not_say_whose_they_are() -> None:
+    nameless = chunk({"content": "a"}, "stop").replace(b'"chatcmpl-7"', b"null").replace(b'"up"', b"null")
+    message = gathered(streamed([nameless]))
+    assert message["content"] == [{"type": "text", "text": "a"}]
 
 
 @pytest.mark.parametrize(
