@@ -15,6 +15,7 @@ from granian.server.embed import Server
 from litestar import Litestar
 
 from gateway.doors import Doors
+from gateway.telemetry.log import lines
 
 log = logging.getLogger("tollhouse.server")
 
@@ -72,6 +73,7 @@ def _on_signals() -> asyncio.Event:
         if stop.is_set():
             log.warning("a second signal: ending at once; what was under way is booked at the next start")
             logging.shutdown()
+            lines.write()
             os._exit(128 + number)
         stop.set()
 

@@ -1,6 +1,7 @@
 """Lines come in few writes, in their order, and none is lost where the process ends in an orderly way."""
 
 import asyncio
+import signal
 import subprocess
 import sys
 
@@ -64,3 +65,20 @@ asyncio.run(main())
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     assert done.stdout == b"the last\n"
+
+
+def test_a_second_signal_takes_no_line_with_it() -> None:
+    code = """
+import asyncio, os, signal
+from gateway.cli.server import _on_signals
+from gateway.telemetry.log import lines
+async def main():
+    _on_signals()
+    lines.put(b"the last\\n")
+    for _ in range(2):
+        os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.sleep(60)
+asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (128 + signal.SIGTERM, b"the last\n")
