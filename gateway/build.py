@@ -41,6 +41,7 @@ from gateway.upstream.webhook import WebhookClient
 from routing.errors import RoutingError
 from routing.types import Policy
 from semcache.cache import SemanticCache
+from semcache.store.opening import open_file
 from semcache.store.redis import RedisExactStore
 from semcache.types import CacheOptions
 
@@ -74,7 +75,7 @@ async def open_house(config: Config, stack: AsyncExitStack) -> House:
     stack.push_async_callback(outbox.aclose)
     limiter = await _open_limiter(config, database, ledger, outbox, stack)
     backends = await _open_backends(config, state / "models", stack)
-    cache = await _open_cache(config, backends.embedder, stack)
+    cache = await _open_cache(config, backends.embedder, state, stack)
     erasures = Erasures(database, cache)
     stack.push_async_callback(erasures.aclose)
     await erasures.start()
@@ -202,12 +203,14 @@ async def _open_backends(config: Config, models: Path, stack: AsyncExitStack) ->
     return backends
 
 
-async def _open_cache(config: Config, embedder: "Embedder | None", stack: AsyncExitStack) -> SemanticCache:
+async def _open_cache(config: Config, embedder: "Embedder | None", state: Path, stack: AsyncExitStack) -> SemanticCache:
     shared = RedisExactStore(config.store.redis_url, config.cache.ttl_s) if config.store.redis_url else None
     if shared is not None:
         stack.push_async_callback(shared.aclose)
-    cache = SemanticCache(_cache_options(config.cache), embedder, shared)
+    file = await open_file(state / "cache.db", wanted=config.cache.enabled and config.cache.persist)
+    cache = SemanticCache(_cache_options(config.cache), embedder, shared, file)
     stack.push_async_callback(cache.aclose)
+    await cache.load()
     return cache
 
 

@@ -116,6 +116,7 @@ class CacheConfig(_Section, frozen=True):
     max_temperature: NotNegative = 1.0
     ttl_s: Positive = 86_400.0
     max_mb: PositiveInt = 256
+    persist: bool = True  # in the state folder, for the next start
 
 
 class RuleConfig(_Section, frozen=True):

@@ -1,12 +1,7 @@
 """What the cache has room for. Whether an answer may be cached at all (complete, no tool calls) is its caller's."""
 
-from typing import TYPE_CHECKING
-
 from semcache.errors import CacheError
 from semcache.types import CacheOptions, Question, StoredAnswer
-
-if TYPE_CHECKING:
-    from semcache.vector import Vector
 
 # Memory of an entry beside its bytes: structs, strings' headers, dict and list slots; measured with tracemalloc.
 ENTRY_OVERHEAD_BYTES = 1500
@@ -37,11 +32,11 @@ def check_options(options: CacheOptions) -> None:
         raise CacheError(f"embed_timeout_s must be above 0, not {options.embed_timeout_s}")
 
 
-def entry_bytes(question: Question, answer: StoredAnswer, vector: "Vector | None") -> int:
-    """What an entry counts against the budget: its bytes, 2 for each of the vector's components, and the overhead."""
+def entry_bytes(question: Question, answer: StoredAnswer, dimension: int) -> int:
+    """What an entry counts against the budget: its bytes, 2 for each of its vector's components, and the overhead."""
     texts = len(answer.body) + len(answer.question.encode()) + len(question.text.encode())
     keys = len(question.partition) + len(question.exact_key)
-    return texts + keys + (2 * vector.shape[0] if vector is not None else 0) + ENTRY_OVERHEAD_BYTES
+    return texts + keys + 2 * dimension + ENTRY_OVERHEAD_BYTES
 
 
 def refusal(answer: StoredAnswer, size: int, options: CacheOptions, now: float) -> str | None:

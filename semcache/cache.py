@@ -5,6 +5,7 @@ shared store, verifier) makes it a miss, and `Lookup.reason` says which.
 """
 
 import asyncio
+import logging
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Coroutine
@@ -13,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from semcache.admission import check_options, check_threshold, entry_bytes, refusal
+from semcache.errors import StoreError
 from semcache.guards import veto
+from semcache.loading import restore, without_collector
 from semcache.patience import PatientEmbedder
 from semcache.shelf import Entry, Shelf
 from semcache.text import Text
@@ -30,7 +33,10 @@ from semcache.types import (
 )
 
 if TYPE_CHECKING:
+    from semcache.store.write_behind import WriteBehind
     from semcache.vector import Vector
+
+log = logging.getLogger(__name__)
 
 MAX_REVOKED = 10_000  # invalidated ids that are remembered against copies in the shared store
 MB = 1024 * 1024
@@ -48,15 +54,20 @@ class SemanticCache:
         options: CacheOptions,
         embedder: TextEmbedder | None,
         shared: ExactStore | None = None,
+        file: "WriteBehind | None" = None,
         *,
         verifier: Verifier | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Without an embedder only exact repeats are answered. Raises CacheError: bad options, or FAISS missing."""
+        """Without an embedder only exact repeats are answered. Raises CacheError: bad options, or FAISS missing.
+
+        `file`, started, keeps the entries for the next process; `load` brings back what the last one left.
+        """
         self._embedder = PatientEmbedder(embedder) if embedder is not None else None
         self._options = self._checked(options)
-        self._shelf = Shelf(options.max_mb * MB)
+        self._shelf = Shelf(options.max_mb * MB, self._has_left)
         self._shared = shared
+        self._file = file
         self._verifier = verifier
         self._clock = clock
         self._revoked: OrderedDict[str, None] = OrderedDict()
@@ -65,6 +76,21 @@ class SemanticCache:
         self._counts: Counter[str] = Counter()  # outcomes, admissions, expirations
         self._rejections: Counter[str] = Counter()
         self._vetoes: Counter[str] = Counter()
+
+    async def load(self) -> None:
+        """Brings back what the file holds, before the first look-up. One that can't be read to its end is emptied."""
+        if self._file is None:
+            return
+        embedder = self._embedder.embedder if self._embedder is not None and self._options.semantic else None
+        embedder_id, dimension = (embedder.id, embedder.dimension) if embedder is not None else ("", 0)
+        forget = self._file.forget
+        try:
+            with without_collector():
+                async for chunk in self._file.load():
+                    restore(self._shelf, chunk, self._options, self._clock(), embedder_id, dimension, forget)
+        except StoreError as error:
+            log.error("the cache's file can't be read and begins anew: %s", error)
+            self._file.wipe()
 
     async def lookup(
         self,
@@ -160,7 +186,7 @@ class SemanticCache:
         answer = self._usable(raw, question.owner) if raw is not None else None
         if answer is None:
             return None
-        size = entry_bytes(question, answer, None)
+        size = entry_bytes(question, answer, 0)
         if refusal(answer, size, self._options, self._clock()) is None:
             self._shelf.add(question, answer, size)
         return Lookup(outcome="hit-exact", reason="exact-shared", answer=answer)
@@ -227,14 +253,16 @@ class SemanticCache:
             embedding = None
         elif embedding is None:
             embedding = self._shelf.vector_of(question, self._embedder.embedder.id)
-        size = entry_bytes(question, answer, embedding)
+        size = entry_bytes(question, answer, embedding.shape[0] if embedding is not None else 0)
         refused = refusal(answer, size, self._options, self._clock())
         if refused is not None:
             self._rejections[refused] += 1
             return refused
         embedder_id = self._embedder.embedder.id if self._embedder is not None else ""
-        self._shelf.add(question, answer, size, embedding, embedder_id)
+        entry = self._shelf.add(question, answer, size, embedding, embedder_id)
         self._counts["admissions"] += 1
+        if self._file is not None:
+            self._file.put(entry.number, question, answer, embedding, embedder_id)
         if self._shared is not None:
             await self._shared.put(_shared_key(question), _encode_answer(answer))
         return "stored"
@@ -251,6 +279,8 @@ class SemanticCache:
         if entry is None:
             return False
         self._shelf.remove(entry)
+        if self._file is not None:
+            self._file.clean(thoroughly=False)
         if self._shared is not None:
             self._soon(self._shared.delete(_shared_key(entry.question)))
         return True
@@ -264,9 +294,12 @@ class SemanticCache:
         if self._shared is not None and owner is not None and moment + self._options.ttl_s > self._clock():
             self._soon(self._shared.sweep(_shared_prefix(owner), lambda raw: _is_before(raw, moment)))
         self._cleared_at[owner] = max(moment, self._cleared_at.get(owner, moment))
-        return self._shelf.clear(
+        num_gone = self._shelf.clear(
             lambda entry: owner in (None, entry.question.owner) and entry.answer.created_at <= moment
         )
+        if self._file is not None:
+            self._file.clean(thoroughly=True)  # even if nothing was left: its traces may be
+        return num_gone
 
     def reconfigure(self, options: CacheOptions) -> None:
         """Takes over new options; a smaller budget evicts at once. Raises CacheError and keeps the old ones."""
@@ -276,8 +309,16 @@ class SemanticCache:
             self._shared.ttl_s = options.ttl_s
 
     async def aclose(self) -> None:
-        """Waits for deletions in the shared store that are still on their way."""
+        """Waits for what is still on its way, and closes the file."""
+        await self.settle()
+        if self._file is not None:
+            await self._file.aclose()
+
+    async def settle(self) -> None:
+        """Returns once what was forgotten is gone from the file and the shared store, as far as they can be reached."""
         await asyncio.gather(*self._deletions)
+        if self._file is not None:
+            await self._file.flush()
 
     def stats(self) -> CacheStats:
         vectors = self._shelf.vectors
@@ -297,6 +338,10 @@ class SemanticCache:
             embed_failures=self._embedder.num_failures if self._embedder is not None else 0,
             guard_vetoes=dict(self._vetoes),
         )
+
+    def _has_left(self, entry: Entry) -> None:
+        if self._file is not None:
+            self._file.forget(entry.number)
 
     def _soon(self, deletion: Coroutine[Any, Any, object]) -> None:
         task = asyncio.get_running_loop().create_task(deletion)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semcache.errors import CacheError
-from semcache.vector import Vector
+from semcache.vector import Vector, Vectors
 
 SHRINK_BELOW = 0.5  # a partition with fewer live rows than this share of its largest size is rebuilt
 MIN_ROWS_TO_SHRINK = 256
@@ -66,10 +66,15 @@ class VectorIndex:
             )
         if not abs(float(np.linalg.norm(vector)) - 1.0) < 1e-2:
             raise CacheError("a vector must be finite and of length 1")
-        home = self._partitions.get(partition)
-        if home is None:
-            home = self._partitions[partition] = _Partition(self.dimension)
-        self._places[number] = (partition, home.add(number, vector))
+        self._add(partition, [number], vector.reshape(1, -1))
+
+    def add_many(self, numbers: list[int], partitions: list[bytes], vectors: Vectors) -> None:
+        """Adds (n, d) float32 vectors, known to be of length 1, in a fraction of the time of n calls of `add`."""
+        rows_of: dict[bytes, list[int]] = {}
+        for row, partition in enumerate(partitions):
+            rows_of.setdefault(partition, []).append(row)
+        for partition, rows in rows_of.items():
+            self._add(partition, [numbers[row] for row in rows], vectors[rows])
 
     def vector(self, number: int) -> Vector | None:
         """The (d,) float32 vector of an entry, as precise as it is kept; None if it has none."""
@@ -98,6 +103,14 @@ class VectorIndex:
         home = self._partitions.get(partition)
         return home.search(vector, k) if home is not None else []
 
+    def _add(self, partition: bytes, numbers: list[int], vectors: Vectors) -> None:
+        home = self._partitions.get(partition)
+        if home is None:
+            home = self._partitions[partition] = _Partition(self.dimension)
+        first = home.add(numbers, vectors)
+        for row, number in enumerate(numbers, first):
+            self._places[number] = (partition, row)
+
     def clear(self) -> None:
         self._partitions.clear()
         self._places.clear()
@@ -116,11 +129,13 @@ class _Partition:
         faiss = require_faiss()
         return faiss.IndexScalarQuantizer(self._dimension, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT)
 
-    def add(self, number: int, vector: Vector) -> int:
-        self._index.add(np.ascontiguousarray(vector, np.float32).reshape(1, -1))
-        self.numbers.append(number)
+    def add(self, numbers: list[int], vectors: Vectors) -> int:
+        """The row of the first of them; the others follow."""
+        first = len(self.numbers)
+        self._index.add(np.ascontiguousarray(vectors, np.float32))
+        self.numbers += numbers
         self.peak = max(self.peak, len(self.numbers))
-        return len(self.numbers) - 1
+        return first
 
     def vector(self, row: int) -> Vector:
         vector: Vector = self._index.reconstruct(row)  # (d,)
