@@ -270,7 +270,7 @@ async def test_the_time_a_request_took_is_told_even_when_its_caller_leaves() -> 
     async with running(ToyRunner(num_blocks=40)) as client:
         told: list[int] = []
         async for delta in client.generate(request([1, 2], max_tokens=5), told.append):
-            assert 0 < len(told) <= delta.num_generated_tokens  # a step that was ahead of its reader is told with another
+            assert 0 < len(told) <= delta.num_generated_tokens  # steps ahead of their reader are told at once
         assert all(part > 0 for part in told)
         told.clear()
         async with contextlib.aclosing(client.generate(request([1, 2], max_tokens=1000), told.append)) as answer:
