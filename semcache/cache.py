@@ -310,7 +310,7 @@ class SemanticCache:
 
     async def aclose(self) -> None:
         """Waits for what is still on its way, and closes the file."""
-        await self.settle()
+        await asyncio.gather(*self._deletions)
         if self._file is not None:
             await self._file.aclose()
 

@@ -124,7 +124,7 @@ class WriteBehind:
             self._hurry.clear()
             try:
                 await self._drain()
-            except StoreError as error:
+            except Exception as error:
                 self._failed(error)
                 self._idle.set()
                 await self._linger(PAUSE_S)
@@ -163,8 +163,11 @@ class WriteBehind:
         records = [(number, encode_record(*waiting)) for number, waiting in batch.items() if waiting is not None]
         self._file.write(records, [number for number, waiting in batch.items() if waiting is None])
 
-    def _failed(self, error: StoreError) -> None:
-        if not self._away:
+    def _failed(self, error: Exception) -> None:
+        if not isinstance(error, StoreError):  # a bug of ours in one entry must not end the keeping of all others
+            log.exception("an entry can't be written: the cache's file begins anew")
+            self.wipe()
+        elif not self._away:
             log.warning("the cache's file can't be written (%s): it is tried again, and answers go on", error)
         self._away = True
 

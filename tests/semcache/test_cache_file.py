@@ -425,6 +425,20 @@ async def test_with_no_room_on_the_way_entries_are_left_out_and_deletions_are_no
     assert back.count("hit-exact") <= 5
 
 
+async def test_an_entry_that_can_not_be_written_ends_nothing(
+    start: Start, ask: Ask, reply: Reply, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(write_behind, "PAUSE_S", 0.01)
+    cache = await start()
+    bad, *good = several(ask, 5)
+    await cache.admit(bad, msgspec.structs.replace(reply(bad), model=object()), None)  # type: ignore[arg-type]
+    await cache.settle()
+    assert "can't be written" in caplog.text
+    await fill(cache, good, reply)
+    await cache.aclose()
+    assert await outcomes(await start(), [bad, *good]) == ["miss"] + ["hit-exact"] * 4
+
+
 async def test_many_callers_and_a_busy_file_end_up_alike(start: Start, ask: Ask, reply: Reply) -> None:
     cache = await start(max_mb=1)
 
