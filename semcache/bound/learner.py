@@ -46,7 +46,7 @@ class Learner:
         num_features: int,
         *,
         explored_share: float = 0.02,
-        doubt: float = 0.05,
+        doubt: float = 0.02,
         seed: int = 0,
     ) -> None:
         """`max_error_rate` bounds the wrong among the served. Raises CacheError for a rate or share not in (0, 1)."""
