@@ -54,7 +54,8 @@ def test_a_conversation_goes_on(client: openai.OpenAI) -> None:
 
 
 def test_an_answer_that_is_cut_is_incomplete(client: openai.OpenAI) -> None:
-    cut = client.responses.create(model="smollm2", input="Count from one to a hundred in words.", max_output_tokens=16)
+    wish = "Count from one to a hundred in words."
+    cut = client.responses.create(model="smollm2", input=wish, max_output_tokens=16, temperature=0)
     assert cut.status == "incomplete"
     assert cut.incomplete_details is not None
     assert cut.incomplete_details.reason == "max_output_tokens"
