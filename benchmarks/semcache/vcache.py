@@ -1,4 +1,4 @@
-"""The rule of vCache, written from the paper of Schroeder et al. (arXiv 2502.03771), not their code.
+"""The rule of vCache as Schroeder et al. describe it (arXiv 2502.03771), in our reading: no line of it is their code.
 
 P(right | similarity) is a logistic curve fitted to what a stored question's misses showed. Its turning point is taken
 at the upper end of a confidence band, and the request is asked with a probability that makes the expected error at most
