@@ -106,7 +106,9 @@ def pack_panels(machine: Machine, matrices: Iterable[Matrix], *, bf16_copy: bool
         else _pack_floats(machine, matrix, memory)
         for matrix in matrices
     ]
-    return Panels((Part * len(parts))(*parts), memory)
+    pointers = (Part * len(parts))(*parts)
+    pointers.memory = memory  # type: ignore[attr-defined]  # whoever keeps these, as a recorded call does, keeps that
+    return Panels(pointers, memory)
 
 
 def _pack_codes(machine: Machine, matrix: QuantisedMatrix, memory: list[torch.Tensor], *, bf16_copy: bool) -> Part:
