@@ -112,13 +112,13 @@ def passing(upstream: MisbehavingUpstream, tmp_path_factory: pytest.TempPathFact
     async def hear(wire: Wire) -> None:
         await wire.json({"text": "hello"})
 
-    for name, script in (("voice", voice), ("cut", cut), ("moderator", moderate), ("hearing", hear)):
+    for name, script in (("voice", voice), ("cut-off", cut), ("moderator", moderate), ("hearing", hear)):
         upstream.on(name, script)
     models = "".join(
         f'[[model]]\nname = "{name}"\nprovider = "upstream"\nkind = "{kind}"\n'
         for name, kind in (
             ("voice", "speech"),
-            ("cut", "speech"),
+            ("cut-off", "speech"),
             ("moderator", "moderation"),
             ("hearing", "transcription"),
         )
@@ -149,7 +149,7 @@ def test_moderation_and_audio(passing: Gateway, passing_key: str) -> None:
 def test_a_cut_answer_is_no_whole_one_on_the_wire(passing: Gateway, passing_key: str) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", passing.port, timeout=20)
     headers = {"authorization": f"Bearer {passing_key}", "content-type": "application/json"}
-    connection.request("POST", "/v1/audio/speech", json.dumps({"model": "cut", "voice": "v", "input": "x"}), headers)
+    connection.request("POST", "/v1/audio/speech", json.dumps({"model": "cut-off", "voice": "v", "input": "x"}), headers)
     response = connection.getresponse()
     assert response.status == 200
     with pytest.raises((http.client.IncompleteRead, ConnectionError)):
