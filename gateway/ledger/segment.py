@@ -9,13 +9,13 @@ import mmap
 import os
 from pathlib import Path
 
-STEP = 64 * 1024  # bytes that the file grows by
+STEP = 64 * 1024  # bytes that the file grows by, and as many are mapped: what was written is the page cache's
 
 
 class Segment:
     """Raises OSError where the disk has no room, and has then written nothing."""
 
-    __slots__ = ("_memory", "_room", "fd", "num_holds", "path", "size", "unread_from")
+    __slots__ = ("_begin", "_end", "_memory", "fd", "num_holds", "path", "size", "unread_from")
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -24,19 +24,18 @@ class Segment:
         self.num_holds = 0
         self.unread_from: int | None = None  # from here on, settled records are in no memory and have to be read again
         try:
-            os.posix_fallocate(self.fd, 0, STEP)
-            self._memory = mmap.mmap(self.fd, STEP)
+            self._map(0, STEP)
         except OSError:
             os.close(self.fd)
             path.unlink()
             raise
-        self._room = STEP
 
     def append(self, frame: bytes) -> None:
         end = self.size + len(frame)
-        if end > self._room:
-            self._grow(end)
-        self._memory[self.size : end] = frame
+        if end > self._end:
+            begin = self.size - self.size % mmap.ALLOCATIONGRANULARITY
+            self._map(begin, max(end - begin, STEP))
+        self._memory[self.size - self._begin : end - self._begin] = frame
         self.size = end
 
     def finish(self) -> None:
@@ -44,8 +43,7 @@ class Segment:
         self._memory.close()
         os.ftruncate(self.fd, self.size)
 
-    def _grow(self, size: int) -> None:
-        room = -(-size // STEP) * STEP
-        os.posix_fallocate(self.fd, self._room, room - self._room)
-        self._memory.resize(room)
-        self._room = room
+    def _map(self, begin: int, length: int) -> None:
+        os.posix_fallocate(self.fd, begin, length)
+        self._memory = mmap.mmap(self.fd, length, offset=begin)
+        self._begin, self._end = begin, begin + length
