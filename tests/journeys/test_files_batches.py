@@ -149,7 +149,8 @@ def test_moderation_and_audio(passing: Gateway, passing_key: str) -> None:
 def test_a_cut_answer_is_no_whole_one_on_the_wire(passing: Gateway, passing_key: str) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", passing.port, timeout=20)
     headers = {"authorization": f"Bearer {passing_key}", "content-type": "application/json"}
-    connection.request("POST", "/v1/audio/speech", json.dumps({"model": "cut-off", "voice": "v", "input": "x"}), headers)
+    body = json.dumps({"model": "cut-off", "voice": "v", "input": "x"})
+    connection.request("POST", "/v1/audio/speech", body, headers)
     response = connection.getresponse()
     assert response.status == 200
     with pytest.raises((http.client.IncompleteRead, ConnectionError)):
