@@ -1,15 +1,12 @@
-"""The cache's file: what a restart brings back, what damage costs, and that nothing is left of what was erased."""
+"""What a kill, a damaged file, a full disk and a busy one cost: entries, and never the start."""
 
 import asyncio
 import logging
 import os
 import signal
 import sqlite3
-import stat
 import subprocess
 import sys
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import msgspec
@@ -17,7 +14,6 @@ import numpy as np
 import pytest
 
 from semcache.cache import SemanticCache
-from semcache.embedder import Embedder
 from semcache.errors import StoreError
 from semcache.key import digest
 from semcache.store import write_behind
@@ -25,208 +21,10 @@ from semcache.store.cache_file import CacheFile
 from semcache.store.opening import open_file
 from semcache.store.write_behind import WriteBehind
 from semcache.types import CacheOptions, Question
+from tests.semcache.cache_file.conftest import Start, fill, outcomes, several, stored
 from tests.semcache.conftest import Ask, Reply
 
 pytestmark = pytest.mark.anyio
-
-Start = Callable[..., Awaitable[SemanticCache]]
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "cache.db"
-
-
-@pytest.fixture
-async def start(path: Path, anyio_backend: str) -> AsyncIterator[Start]:
-    """A cache as a process has it after its start; a second one is the next process, once the first is closed."""
-    started: list[SemanticCache] = []
-
-    async def do(embedder: Embedder | None = None, **options: object) -> SemanticCache:
-        file = await open_file(path, wanted=True)
-        cache = SemanticCache(CacheOptions(embed_timeout_s=60.0, **options), embedder, file=file)  # type: ignore[arg-type]
-        started.append(cache)
-        await cache.load()
-        return cache
-
-    yield do
-    for cache in started:
-        await cache.aclose()
-
-
-async def outcomes(cache: SemanticCache, questions: list[Question]) -> list[str]:
-    return [(await cache.lookup(question, embed=False)).outcome for question in questions]
-
-
-async def fill(cache: SemanticCache, questions: list[Question], reply: Reply, body: bytes = b"") -> None:
-    for question in questions:
-        await cache.admit(question, reply(question, body), None)
-
-
-def several(ask: Ask, count: int) -> list[Question]:
-    return [ask(f"What is the capital of country number {number}?") for number in range(count)]
-
-
-def all_bytes(path: Path) -> bytes:
-    return b"".join(each.read_bytes() for each in path.parent.iterdir() if each.is_file())
-
-
-async def test_a_restart_brings_back_answers_and_vectors(
-    start: Start, embedder: Embedder, ask: Ask, reply: Reply
-) -> None:
-    first = await start(embedder, similarity_threshold=0.85)
-    asked, likewise = ask("How do I reset my password?", "p"), ask("How can I reset my password?", "p")
-    answer = reply(asked, b'{"an": "answer"}')
-    await first.admit(asked, answer, (await first.lookup(asked)).embedding)
-    before = await first.lookup(likewise)
-    await first.aclose()
-    second = await start(embedder, similarity_threshold=0.85)
-    exact, semantic = await second.lookup(asked), await second.lookup(likewise)
-    assert (exact.outcome, exact.answer) == ("hit-exact", answer)
-    assert (semantic.outcome, semantic.answer) == ("hit-semantic", answer)
-    assert semantic.similarity == pytest.approx(before.similarity, abs=1e-4)
-    assert (await second.lookup(ask("How can I reset my password?", "another partition"))).outcome == "miss"
-
-
-async def test_what_is_stored_after_a_restart_is_added_to_what_was_there(start: Start, ask: Ask, reply: Reply) -> None:
-    questions = several(ask, 30)
-    for number in range(3):
-        cache = await start()
-        await fill(cache, questions[number * 10 : number * 10 + 10], reply)
-        await cache.aclose()
-    assert await outcomes(await start(), questions) == ["hit-exact"] * 30
-
-
-async def test_another_embedders_vectors_stay_away_and_their_answers_are_found_by_key(
-    start: Start, embedder: Embedder, ask: Ask, reply: Reply
-) -> None:
-    class Other:
-        id, dimension = "other weights", embedder.dimension
-        embed, fits = embedder.embed, embedder.fits
-
-    asked, likewise = ask("How do I reset my password?"), ask("How can I reset my password?")
-    first = await start(embedder, similarity_threshold=0.85)
-    await first.admit(asked, reply(asked), (await first.lookup(asked)).embedding)
-    await first.aclose()
-    second = await start(Other(), similarity_threshold=0.85)  # type: ignore[arg-type]
-    assert ((await second.lookup(asked)).outcome, (await second.lookup(likewise)).outcome) == ("hit-exact", "miss")
-    assert second.stats().vectors == 0
-    await second.aclose()
-    third = await start(embedder, similarity_threshold=0.85)  # nothing was lost by the detour
-    assert (await third.lookup(likewise)).outcome == "hit-semantic"
-
-
-async def test_todays_options_apply_to_what_is_loaded_and_the_file_follows(
-    start: Start, ask: Ask, reply: Reply, path: Path
-) -> None:
-    first = await start()
-    old, new = ask("an old question"), several(ask, 20)
-    await first.admit(old, reply(old, created_at=time.time() - 500), None)
-    await fill(first, new, reply, b"x" * 100_000)
-    await first.aclose()
-    second = await start(ttl_s=400, max_mb=1)
-    assert (await second.lookup(old)).outcome == "miss"
-    assert await outcomes(second, new) == ["miss"] * 10 + ["hit-exact"] * 10  # the newest fit
-    await second.aclose()
-    third = await start()
-    assert await outcomes(third, [old, *new]) == ["miss"] * 11 + ["hit-exact"] * 10
-
-
-async def test_what_was_forgotten_does_not_come_back(start: Start, ask: Ask, reply: Reply) -> None:
-    first = await start()
-    questions = several(ask, 4)
-    await fill(first, questions, reply)
-    assert first.invalidate(questions[0].exact_key.hex())
-    await fill(first, questions[1:2], reply, b"newer")
-    await first.aclose()
-    second = await start()
-    assert await outcomes(second, questions) == ["miss"] + ["hit-exact"] * 3
-    newer = (await second.lookup(questions[1])).answer
-    assert newer is not None
-    assert newer.body == b"newer"
-    second.clear()
-    await second.aclose()
-    assert (await start()).stats().entries == 0
-
-
-@pytest.mark.parametrize("size", [100, 3000, 50_000])
-async def test_an_erased_owner_leaves_no_byte(start: Start, ask: Ask, reply: Reply, path: Path, size: int) -> None:
-    """Small rows share pages and move between them, large ones overflow: either might leave copies behind."""
-    first = await start()
-    for number in range(200):
-        owner, secret = ("acme", b"SECRET") if number % 2 else ("globex", b"public")
-        question = msgspec.structs.replace(ask(f"{secret.decode()} question {number}"), owner=owner)
-        await first.admit(question, reply(question, secret * (size // 6)), None)
-        if number % 20 == 0:
-            await first.settle()
-    await first.settle()
-    assert b"SECRET" in all_bytes(path)
-    first.clear("acme")
-    await first.settle()
-    assert b"SECRET" not in all_bytes(path)
-    assert b"public" in all_bytes(path)
-    await first.aclose()
-    assert (await start()).stats().entries == 100
-
-
-async def test_an_invalidated_entry_leaves_the_file(start: Start, ask: Ask, reply: Reply, path: Path) -> None:
-    cache = await start()
-    await fill(cache, several(ask, 5), reply)
-    question = ask("a SECRET question")
-    await cache.admit(question, reply(question, entry_id="the one"), None)
-    await cache.settle()
-    assert b"SECRET" in all_bytes(path)
-    cache.invalidate("the one")
-    await cache.settle()
-    assert b"SECRET" not in all_bytes(path)
-
-
-async def test_nobody_else_can_read_it(start: Start, ask: Ask, reply: Reply, path: Path) -> None:
-    cache = await start()
-    await fill(cache, several(ask, 5), reply)
-    await cache.settle()
-    files = list(path.parent.iterdir())
-    assert len(files) >= 3
-    assert {stat.S_IMODE(each.stat().st_mode) for each in files} == {0o600}
-
-
-async def test_one_process_has_the_file_and_another_does_without(
-    start: Start, ask: Ask, reply: Reply, caplog: pytest.LogCaptureFixture
-) -> None:
-    first, second = await start(), await start()
-    assert "in use by another process" in caplog.text
-    one, other = several(ask, 2)
-    await fill(first, [one], reply)
-    await fill(second, [other], reply)
-    assert await outcomes(second, [one, other]) == ["miss", "hit-exact"]
-    await second.aclose()
-    await first.aclose()
-    assert await outcomes(await start(), [one, other]) == ["hit-exact", "miss"]
-
-
-async def test_a_file_that_is_not_wanted_is_removed(start: Start, ask: Ask, reply: Reply, path: Path) -> None:
-    first = await start()
-    await fill(first, several(ask, 1), reply)
-    assert await open_file(path, wanted=False) is None
-    assert path.exists()  # somebody has it
-    await first.aclose()
-    assert await open_file(path, wanted=False) is None
-    assert [each.name for each in path.parent.iterdir()] == ["cache.db.lock"]
-
-
-async def test_the_file_shrinks_when_most_of_it_is_dead(
-    start: Start, ask: Ask, reply: Reply, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cache = await start(max_mb=64)
-    await fill(cache, several(ask, 200), reply, b"x" * 100_000)
-    await cache.settle()
-    full = path.stat().st_size
-    cache.reconfigure(CacheOptions(max_mb=2))
-    await cache.settle()
-    await cache.aclose()  # the log is written back
-    assert full > 20_000_000
-    assert path.stat().st_size < 5_000_000
-
 
 WRITER = """
 import asyncio, sys, time
@@ -263,12 +61,6 @@ async def test_a_killed_process_loses_what_was_on_its_way_and_nothing_else(start
     cache = await start()
     questions = [Question(partition=b"p", exact_key=digest(number)) for number in range(settled)]
     assert set(await outcomes(cache, questions)) == {"hit-exact"}
-
-
-async def stored(start: Start, questions: list[Question], reply: Reply, body: bytes = b"") -> None:
-    cache = await start()
-    await fill(cache, questions, reply, body)
-    await cache.aclose()
 
 
 async def test_a_damaged_row_costs_its_entry(
